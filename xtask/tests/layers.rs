@@ -124,6 +124,7 @@ const CRATES: &[(&str, Layers)] = &[
                 "checks", "chooser", "counters", "due", "model", "own_log", "queue", "requests",
                 "words",
             ],
+            &["moves"],
             &["arrivals", "processor", "report"],
             &["node_model"],
             &["node"],

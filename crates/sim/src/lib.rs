@@ -8,6 +8,7 @@
 //!   in virtual time, the demo in real time.
 //! * [`elephants`]: labelled scenarios for the discovery of culprits, which has a model of its own.
 //! * [`shop`]: a site of two tiers whose database fills up, with admission, discovery and `automatic` together.
+//! * [`moves`]: sites that share a cluster while nodes move between them, with a model of its own.
 //! * [`mod@file`]: scenarios as TOML; [`matrix`]: the built-in ones, and policies compared over them.
 //!
 //! Inside: `node` (a node's side, with `words`), `front_end` (the core as a shell would drive it), `reads` and
@@ -27,6 +28,7 @@ pub mod file;
 mod front_end;
 pub mod matrix;
 pub mod model;
+pub mod moves;
 mod node;
 mod node_model;
 mod oracle;
