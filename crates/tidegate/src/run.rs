@@ -311,6 +311,9 @@ impl LastSteps {
             Ending::Succeeded(successor) => successor.taken_over.clone(),
         };
         let is_succeeded = matches!(ending, Ending::Succeeded(_));
+        if let Some(moves) = &running.plane.moves {
+            moves.end();
+        }
         let mut patience = times.drain;
         if is_succeeded {
             running.plane.is_succeeded.store(true, Ordering::Relaxed);

@@ -9,15 +9,19 @@
 //! process ends, and the words with it: nodes are where the configuration has them.
 //! Source: not in Reconfiguration-2004.
 
+use super::atomics::{HomeWords, WordAtomic, WordPlace};
 use super::numbering::Constitution;
 use super::plan::{NodeReading, SiteReading};
 use super::steps::{MoveOp, MoveReply};
-use super::words::{Assignment, Count24, NodeNumber, SiteLock, SiteNumber, WordError};
+use super::words::{
+    Assignment, CONSTITUTION_WORD, Count24, NodeNumber, SiteLock, SiteNumber, WordError,
+};
 use crate::time::Timestamp;
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct MemoryWords {
+    constitution: u64,
     locks: Vec<u64>,
     updates: Vec<u64>,
     assignments: Vec<u64>,
@@ -33,6 +37,7 @@ impl MemoryWords {
             Assignment::first(Count24::FIRST, site, lent).pack()
         };
         Self {
+            constitution: constitution.word().pack(),
             locks: vec![SiteLock::idle(Count24::FIRST).pack(); constitution.sites()],
             updates: vec![0; constitution.sites()],
             assignments: numbers.map(first).collect(),
@@ -41,32 +46,55 @@ impl MemoryWords {
 
     /// Does it. Of a site or node that has no word nothing is known.
     pub fn carry_out(&mut self, op: MoveOp) -> MoveReply {
-        let held = match op {
-            MoveOp::ReadLock(site) => self.locks.get(site.index()).copied(),
-            MoveOp::SwapLock {
-                site,
-                expected,
-                new,
-            } => swap(&mut self.locks, site.index(), expected.pack(), new.pack()),
-            MoveOp::CountUpdate(site) => self.updates.get_mut(site.index()).map(|updates| {
-                let held = *updates;
-                *updates = held.wrapping_add(1);
-                held
-            }),
-            MoveOp::ReadNode(node) => self.assignments.get(node.index()).copied(),
-            MoveOp::SwapNode {
-                node,
-                expected,
-                new,
-                ..
-            } => swap(
-                &mut self.assignments,
-                node.index(),
-                expected.pack(),
-                new.pack(),
-            ),
+        self.atomic(op.atomic())
+    }
+
+    /// The same, of bare words.
+    pub fn atomic(&mut self, atomic: WordAtomic) -> MoveReply {
+        let Some(word) = self.word(atomic.place()) else {
+            return MoveReply::Lost;
         };
-        held.map_or(MoveReply::Lost, MoveReply::Held)
+        let held = *word;
+        match atomic {
+            WordAtomic::Swap { expected, new, .. } if held == expected => *word = new,
+            WordAtomic::Count(_) => *word = held.wrapping_add(1),
+            WordAtomic::Read(_) | WordAtomic::Swap { .. } => {}
+        }
+        MoveReply::Held(held)
+    }
+
+    fn word(&mut self, place: WordPlace) -> Option<&mut u64> {
+        let word = match place {
+            WordPlace::Node(node) => return self.assignments.get_mut(node.index()),
+            WordPlace::Home(CONSTITUTION_WORD) => return Some(&mut self.constitution),
+            WordPlace::Home(word) => word,
+        };
+        let of = |site: &SiteNumber| site.lock_word() == word || site.updates_word() == word;
+        let mut sites = (0..self.locks.len()).map(|number| SiteNumber(number as u8));
+        let site = sites.find(of)?;
+        match word == site.lock_word() {
+            true => self.locks.get_mut(site.index()),
+            false => self.updates.get_mut(site.index()),
+        }
+    }
+
+    /// All words but those of nodes.
+    pub fn home(&self, now: Timestamp) -> HomeWords {
+        HomeWords {
+            constitution: self.constitution,
+            sites: self
+                .locks
+                .iter()
+                .copied()
+                .zip(self.updates.iter().copied())
+                .collect(),
+            at: now,
+        }
+    }
+
+    /// What a node's word holds.
+    pub fn assignment(&self, node: NodeNumber) -> Option<u64> {
+        self.assignments.get(node.index()).copied()
     }
 
     /// All sites' words.
@@ -104,13 +132,4 @@ impl MemoryWords {
         };
         self.assignments.iter().map(read).collect()
     }
-}
-
-fn swap(words: &mut [u64], place: usize, expected: u64, new: u64) -> Option<u64> {
-    let word = words.get_mut(place)?;
-    let held = *word;
-    if held == expected {
-        *word = new;
-    }
-    Some(held)
 }

@@ -12,15 +12,21 @@
 //! * [`agent`]: the part of a node's agent: drained, hook, what it keeps.
 //! * [`quiet`]: since when a node has had no request, where no agent says that it is drained.
 //! * [`mover`]: one front-end's part, each S.
+//! * [`atomics`]: the same operations on bare words, as engines carry them out.
+//! * [`home`]: what a home's words say, and how it begins.
+//! * [`arrivals`]: what a node's word says, and how it begins.
 //! * [`memory`]: the words of a cluster with one front-end.
 //!
 //! What this module does not know: transports, clocks, files. Words that were read come in, the next atomic goes
 //! out. `docs/moves.md` has the protocol, and what checks it.
 
 pub mod agent;
+pub mod arrivals;
+pub mod atomics;
 pub mod carry;
 pub mod choice;
 pub mod evidence;
+pub mod home;
 pub mod lease;
 pub mod memory;
 pub mod mover;

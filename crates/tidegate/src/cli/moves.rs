@@ -127,6 +127,9 @@ fn text(status: &MovesStatus) -> String {
     } else if status.dry_run {
         lines.push("load moves no node: a dry run".to_owned());
     }
+    if let Some(trouble) = &status.trouble {
+        lines.push(trouble.clone());
+    }
     lines.extend(status.sites.iter().map(site));
     lines.extend(status.under_way.iter().map(under_way));
     if status.moves.is_empty() && status.under_way.is_empty() {
@@ -180,11 +183,15 @@ fn moved(record: &MoveRecord) -> String {
         cause,
         ..
     } = record;
+    let other = match record.own {
+        true => "",
+        false => ", made elsewhere",
+    };
     let failed = record.failed.as_ref();
     let failed = failed.map_or(String::new(), |why| format!("; not carried through: {why}"));
     let pressure = record.pressure.zip(record.expected);
     let pressure = pressure.map_or(String::new(), |(before, after)| {
         format!(", {before:.1} tasks per CPU, {after:.1} expected")
     });
-    format!("{at}  {node}: {from} -> {to} ({cause}{pressure}){failed}")
+    format!("{at}  {node}: {from} -> {to} ({cause}{pressure}{other}){failed}")
 }

@@ -1,5 +1,6 @@
 //! Moves of nodes between sites: the tables, what they mean, and what is wrong with them.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tidegate_core::moves::choice::MoveChoice;
@@ -9,6 +10,7 @@ use tidegate_core::moves::words::NODES_MAX;
 use tidegate_core::units::format_duration;
 use toml::de::DeValue;
 
+use super::NodeRead;
 use super::file::{ConfigFile, SiteFile};
 use super::problem::{Problem, Problems};
 use super::setting::{At, Encoded, Raw, Setting, names, quoted, table};
@@ -35,8 +37,19 @@ table! {
         enabled: bool = false;
         /// Say which moves would be made by load, and make none; operators can.
         dry_run: bool = false;
-        /// Where the words are by which front-ends agree: `memory` is the process of the only front-end.
+        /// Where the words are by which front-ends agree: `memory` is the process of the only front-end; `region` is memory of an agent,
+        /// and of the nodes.
         engine: EngineName = EngineName::Memory;
+        /// region: the agent that keeps the words that are no node's, as `udp://ADDRESS:PORT`, or the path of its shared memory on this
+        /// host. All front-ends name the same one.
+        home: Option<String> = None;
+        /// region: the name in that agent's key, where its address is no node's.
+        home_key_name: Option<String> = None;
+        /// region: file with that agent's key, or with masters other than those of `[load]`. Relative to this file.
+        home_key_file: Option<PathBuf> = None;
+        /// Of front-ends that differ in sites, nodes, `min`, `max` or `priority`, those with the greater number move nodes, and the others
+        /// none: count it up with such a change.
+        serial: u32 = 1, in 1..=u32::MAX;
         /// Time between two looks at the load: S of Reconfiguration-2004.
         sensitivity: Duration = SENSITIVITY, in SENSITIVITY_MIN..=SENSITIVITY_MAX;
         /// How long a site must be in need before a node comes: T of Reconfiguration-2004. `auto`: until the wait has cost as much as
@@ -47,7 +60,7 @@ table! {
         /// Which node is moved.
         choice: ChoiceName = ChoiceName::Gain;
         /// How long a node that moves may take to end the requests of its former site; if they take longer, it stays there. `none`: it
-        /// serves the other site at once, and ends them beside.
+        /// serves the other site at once, and ends them beside. With engine `memory` only.
         drain: DrainSetting = DrainSetting(None);
         /// Most moves of a site in a minute.
         moves_max: u32 = 10, in 1..=FLAP_BUDGET_MAX as u32;
@@ -55,7 +68,7 @@ table! {
         /// the longer of both counts. `0s`: it has it at once.
         warm_up: Duration = WARM_UP, in Duration::ZERO..=WARM_UP_MAX;
     }
-    later { home: "words of moves in remote memory", hook: "commands on a node that moves" }
+    later { hook: "commands on a node that moves" }
 }
 
 table! {
@@ -75,8 +88,10 @@ names! {
     pub(crate) enum EngineName as "engine" {
         /// In the process of the only front-end.
         Memory = "memory",
+        /// In the region of an agent, and in those of nodes.
+        Region = "region",
     }
-    later { "region", "etcd" }
+    later { "etcd" }
 }
 
 names! {
@@ -139,9 +154,32 @@ impl Setting for DrainSetting {
     }
 }
 
+/// Where the words of moves are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum MovesEngine {
+    /// In this process.
+    Memory,
+    /// In regions; a home's is reached so.
+    Region(NodeRead),
+}
+
+impl MovesEngine {
+    /// As the file has it.
+    pub(crate) fn label(&self) -> &'static str {
+        match self {
+            Self::Memory => EngineName::Memory.label(),
+            Self::Region(_) => EngineName::Region.label(),
+        }
+    }
+}
+
 /// How nodes are moved.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Reconfigure {
+    /// Where the words are.
+    pub(crate) engine: MovesEngine,
+    /// Front-ends that may move nodes.
+    pub(crate) front_ends: u32,
     /// Whether load moves none.
     pub(crate) dry_run: bool,
     /// S.
@@ -167,6 +205,8 @@ pub(crate) struct Movable {
     pub(crate) sites: Vec<SiteRules>,
     /// The nodes.
     pub(crate) nodes: Vec<MovableNode>,
+    /// Which of two configurations is the later one.
+    pub(crate) serial: u32,
 }
 
 impl Movable {
@@ -191,6 +231,7 @@ impl Movable {
         Self {
             nodes: nodes.collect(),
             sites,
+            serial: file.reconfigure.serial.value,
         }
     }
 
@@ -209,7 +250,7 @@ impl Movable {
     /// # Errors
     /// Too many of either, or a floor above its ceiling.
     pub(crate) fn constitution(&self, drain: bool) -> Result<Constitution, NumberingError> {
-        Constitution::new(self.sites.clone(), self.nodes.clone(), drain, 1)
+        Constitution::new(self.sites.clone(), self.nodes.clone(), drain, self.serial)
     }
 }
 
@@ -226,7 +267,11 @@ pub(super) fn warm_up(table: &ReconfigureFile) -> Duration {
 }
 
 /// How nodes are moved, if they are; all that is wrong is among the problems.
-pub(super) fn reconfigure(file: &ConfigFile, problems: &mut Problems) -> Option<Reconfigure> {
+pub(super) fn reconfigure(
+    file: &ConfigFile,
+    engine: Option<MovesEngine>,
+    problems: &mut Problems,
+) -> Option<Reconfigure> {
     let table = &file.reconfigure;
     if !table.enabled.value {
         return None;
@@ -246,10 +291,16 @@ pub(super) fn reconfigure(file: &ConfigFile, problems: &mut Problems) -> Option<
         let label = "a node is drained after 1.25 s without a request";
         problems.push(Problem::new(table.drain.place(), message, label));
     }
+    if drain.is_some() && table.engine.value != EngineName::Memory {
+        let message = "`drain` of several front-ends is not available in this version";
+        let label = "each counts its own requests alone";
+        problems.push(Problem::new(table.drain.place(), message, label));
+    }
     let front_ends = &file.cluster.front_ends;
-    if front_ends.value > 1 {
-        let message = "moves of more than one front-end are not available in this version";
+    if front_ends.value > 1 && table.engine.value == EngineName::Memory {
+        let message = "front-ends agree on moves by words that all of them reach";
         let problem = Problem::new(table.enabled.place(), message, "each would move by itself");
+        let problem = problem.help("set `engine = \"region\"`, and a `home`");
         problems.push(problem.context(front_ends.place(), "there are more"));
     }
     let movable = Movable::of(file);
@@ -267,6 +318,8 @@ pub(super) fn reconfigure(file: &ConfigFile, problems: &mut Problems) -> Option<
         ));
     }
     Some(Reconfigure {
+        engine: engine?,
+        front_ends: front_ends.value,
         dry_run: table.dry_run.value,
         sensitivity: table.sensitivity.value,
         history: table.history.value.0,

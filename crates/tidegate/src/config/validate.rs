@@ -1,6 +1,7 @@
 //! From a file whose keys and types are right to a [`Config`]: what the values mean together.
 
 mod discover;
+mod moves;
 mod read;
 
 use std::collections::BTreeMap;
@@ -247,6 +248,10 @@ impl Checker<'_> {
         let groups = group::groups(file, self.problems);
         let throttles = throttle::throttles(file, self.problems);
         let culprits = culprits::culprits(file, &self.folder, self.problems);
+        let engine = nodes.as_ref().and_then(|(specs, reads)| {
+            let names = specs.iter().map(|it| it.name.as_str());
+            self.moves_engine(file, &names.zip(reads).collect(), shared.as_deref())
+        });
         let sites = sites?;
         let (nodes, reads) = nodes?;
         // All that it can find wrong was looked for above, with places.
@@ -280,7 +285,7 @@ impl Checker<'_> {
             log: self.log(&file.log),
             throttles,
             culprits,
-            reconfigure: reconfigure(file, self.problems),
+            reconfigure: reconfigure(file, engine, self.problems),
             class_names: class_names(file),
             overrides_file: (file.admin.overrides_file.as_ref()).map(|path| self.path(path)),
             ports: Ports::default(),

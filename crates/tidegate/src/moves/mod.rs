@@ -4,13 +4,23 @@
 //!  LoadTable, Topology ── sight ──> core's Mover ── begin ──> Attempt <──> words
 //!  admin API ── Order ───────────────────┘ ▲                                 │
 //!                                          └────── what the words say <──────┘
-//!                         Mover ── a node joins a site ──> LiveCluster ──> Topology
+//!                 words of nodes ── a node joins a site ──> LiveCluster ──> Topology
 //! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `task` | looks, moves and says so |
+//! | `party` | what moves by one constitution |
+//! | `engine` | where words are, and how they are reached |
+//! | `sight` | loads of sites and nodes |
+//! | `record`, `models` | what became of moves, for people |
 //!
 //! The decisions are `tidegate_core::moves`; here is what they look at and what they reach. Failure case: a change of the
 //! cluster that is refused: the node's word is taken back, and it stays where it was.
 
+mod engine;
 pub(crate) mod models;
+mod party;
 mod record;
 mod sight;
 mod task;
@@ -48,6 +58,8 @@ pub(crate) struct Desk {
 #[derive(Debug)]
 struct Board {
     paused: AtomicBool,
+    /// This process moves no node any more.
+    ended: AtomicBool,
     status: Mutex<MovesStatus>,
 }
 
@@ -69,8 +81,9 @@ pub(crate) fn begin(
     let (sender, orders) = mpsc::channel(ORDERS_MAX);
     let board = Arc::new(Board {
         paused: AtomicBool::new(false),
+        ended: AtomicBool::new(false),
         status: Mutex::new(MovesStatus {
-            engine: "memory".into(),
+            engine: config.engine.label().into(),
             dry_run: config.dry_run,
             ..MovesStatus::default()
         }),
@@ -107,6 +120,11 @@ impl Desk {
     /// From now on load moves nothing, or does again.
     pub(crate) fn pause(&self, paused: bool) {
         self.board.paused.store(paused, Ordering::Relaxed);
+    }
+
+    /// From now on this process moves none: it ends, or another one has taken over.
+    pub(crate) fn end(&self) {
+        self.board.ended.store(true, Ordering::Relaxed);
     }
 
     /// What is known of moves.

@@ -46,6 +46,8 @@ pub(crate) struct MovesStatus {
     pub(crate) dry_run: bool,
     /// Whether load moves nothing by an operator's order.
     pub(crate) paused: bool,
+    /// What keeps this front-end from moving nodes; null if nothing does.
+    pub(crate) trouble: Option<String>,
     /// The sites that take part.
     pub(crate) sites: Vec<MovesSite>,
     /// Moves that are not over.
@@ -109,13 +111,15 @@ pub(crate) struct MoveRecord {
     pub(crate) number: u64,
     /// When it began.
     pub(crate) at: String,
+    /// Whether this front-end made it; others it followed.
+    pub(crate) own: bool,
     /// The node.
     pub(crate) node: String,
     /// The site that it left.
     pub(crate) from: String,
     /// The site that it was to serve.
     pub(crate) to: String,
-    /// Why: `load`, `chain`, `home`, `operator`.
+    /// Why: `load`, `chain`, `home`, `operator`; of those that it followed also `start`, `revert`.
     pub(crate) cause: String,
     /// Demand per CPU of the site that got it, before; null if load was not why.
     pub(crate) pressure: Option<f64>,

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use tidegate_core::moves::evidence::{Judgement, WindowEnd};
 use tidegate_core::moves::mover::SiteMind;
+use tidegate_core::moves::steps::AttemptEnd;
 use tidegate_core::moves::words::MoveCause;
 
 use super::models::MoveRecord;
@@ -42,6 +43,21 @@ pub(super) fn cause(cause: MoveCause) -> &'static str {
         MoveCause::Operator => "operator",
         MoveCause::Start => "start",
         MoveCause::Revert => "revert",
+    }
+}
+
+/// Why a move came to nothing, or is not known to have come to anything.
+pub(super) fn unfinished(end: AttemptEnd) -> String {
+    match end {
+        AttemptEnd::Finished => "it has ended".into(),
+        AttemptEnd::Overtaken => "another front-end was faster".into(),
+        AttemptEnd::Voided => "the node does not answer".into(),
+        AttemptEnd::HelpFirst(_) => "another move has to end first".into(),
+        AttemptEnd::Unknown => {
+            "an answer was lost: whether it is made shows in half a second".into()
+        }
+        AttemptEnd::TooOld => "it took too long to reach the node".into(),
+        AttemptEnd::Garbled(error) => format!("a word was written by no front-end: {error}"),
     }
 }
 

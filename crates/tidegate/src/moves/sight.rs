@@ -54,6 +54,24 @@ impl Places {
         self.version == topology.version
     }
 
+    /// What a node's word held when its load was last read, and when that was asked for.
+    pub(super) fn first_word(
+        &self,
+        node: NodeNumber,
+        table: &LoadTable,
+    ) -> Option<(u64, Timestamp)> {
+        let id = self.node(node)?;
+        table.first_word(id)
+    }
+
+    /// The site that a node serves here.
+    pub(super) fn site_of(&self, node: NodeNumber, topology: &Topology) -> Option<SiteNumber> {
+        let id = self.node(node)?;
+        let site = topology.node(id).site;
+        let place = self.sites.iter().position(|it| *it == Some(site));
+        place.map(|place| SiteNumber(place as u8))
+    }
+
     /// What is seen of each site.
     pub(super) fn sites(
         &self,

@@ -6,35 +6,42 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tidegate_core::director::RAMP_SPEED_MAX;
+use tidegate_core::moves::atomics::WordAtomic;
 use tidegate_core::moves::carry::{CarryConfig, NodeTurn};
 use tidegate_core::moves::choice::ChosenMove;
 use tidegate_core::moves::lease::Patience;
 use tidegate_core::moves::memory::MemoryWords;
-use tidegate_core::moves::mover::{
-    Mover, MoverConfig, MoverLook, MoverSight, NodeSight, SiteSight,
-};
+use tidegate_core::moves::mover::{Mover, MoverConfig, MoverLook};
 use tidegate_core::moves::numbering::Constitution;
-use tidegate_core::moves::plan::{MovePlan, NodeReading, SiteReading};
-use tidegate_core::moves::quiet::Quiet;
+use tidegate_core::moves::plan::{MovePlan, NoMove};
 use tidegate_core::moves::steps::{Attempt, AttemptEnd, MoveOp};
 use tidegate_core::moves::words::{Assignment, AssignmentState, MoveCause, NodeNumber, SiteNumber};
 use tidegate_core::time::Timestamp;
 use tidegate_proxy::Shared;
 use tidegate_remote::clock;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Interval, MissedTickBehavior, interval};
 
+use super::engine::{NodeRegions, Reached, WAITS, Words, Worker};
 use super::models::{MoveCount, MoveDone, MoveRecord, MoveRequest, MoveUnderWay, MovesSite};
-use super::record::{History, cause, verdict};
+use super::party::{Party, ROUND_TRIP, Trouble};
+use super::record::{History, cause, unfinished, verdict};
 use super::sight::Places;
 use super::under_way::{MovesUnderWay, why_back};
 use super::{Order, Orders};
-use crate::config::Movable;
+use crate::config::{Movable, NodeRead, Reconfigure};
 use crate::models::MovedNodes;
 use crate::output::{self, Output};
 use crate::reload::LiveCluster;
 
 /// How often onlookers see something new.
 const SHOWN_EVERY: Duration = Duration::from_millis(200);
+/// How long an operator waits until a move may begin, and until it shows.
+const ORDER_MAX: Duration = Duration::from_secs(2);
+/// A change of the cluster that was refused is tried again after this.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// Why a move was made and does not show.
+const IN_BETWEEN: &str = "another move came in between";
 
 /// What the task works on.
 pub(crate) struct MovesTask {
@@ -43,6 +50,8 @@ pub(crate) struct MovesTask {
     output: Output,
     orders: Orders,
     movable: Movable,
+    /// How each of the nodes is read.
+    reads: BTreeMap<String, NodeRead>,
     /// Reloads that are followed.
     reloads: u64,
     /// None while there are no sites to move between.
@@ -52,35 +61,10 @@ pub(crate) struct MovesTask {
     counts: BTreeMap<(&'static str, bool), u64>,
     /// The move that a dry run has said last.
     said: Option<(NodeNumber, SiteNumber)>,
+    trouble: Option<Trouble>,
     shown_at: Timestamp,
-}
-
-/// What moves with one constitution.
-struct Party {
-    mover: Mover,
-    words: MemoryWords,
-    places: Places,
-    /// By node.
-    quiet: Vec<Quiet>,
-}
-
-/// What is read at one look.
-struct Reading {
-    sites: Vec<Option<SiteReading>>,
-    nodes: Vec<NodeReading>,
-    site_sights: Vec<SiteSight>,
-    node_sights: Vec<NodeSight>,
-}
-
-impl Reading {
-    fn sight(&self) -> MoverSight<'_> {
-        MoverSight {
-            site_words: &self.sites,
-            node_words: &self.nodes,
-            sites: &self.site_sights,
-            nodes: &self.node_sights,
-        }
-    }
+    /// No change of the cluster is asked for before.
+    again_at: Timestamp,
 }
 
 impl MovesTask {
@@ -97,13 +81,16 @@ impl MovesTask {
             output,
             orders,
             movable: Movable::default(),
+            reads: BTreeMap::new(),
             reloads: 0,
             party: None,
             history: History::default(),
             under_way: MovesUnderWay::default(),
             counts: BTreeMap::new(),
             said: None,
+            trouble: None,
             shown_at: Timestamp::ZERO,
+            again_at: Timestamp::ZERO,
         }
     }
 
@@ -111,11 +98,11 @@ impl MovesTask {
     pub(crate) async fn run(mut self) {
         let mut ticks = interval(self.orders.config.sensitivity);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
+        while !self.orders.board.ended.load(Ordering::Relaxed) {
             tokio::select! {
                 _ = ticks.tick() => self.look().await,
                 order = self.orders.orders.recv() => match order {
-                    Some(order) => self.carry_out(order).await,
+                    Some(order) => self.carry_out(order, &mut ticks).await,
                     None => return,
                 },
             }
@@ -125,34 +112,28 @@ impl MovesTask {
     /// Looks once, and does what is to be done.
     async fn look(&mut self) {
         let now = clock::now();
-        self.follow().await;
+        self.follow(now).await;
         self.release_all().await;
-        if let Some(party) = &mut self.party {
-            let table = &self.shared.table;
-            party.places.note_quiet(table, &mut party.quiet, now);
-        }
-        let Some(reading) = self.read(now) else {
-            return;
-        };
         let Some(party) = &mut self.party else { return };
+        let topology = self.shared.topology.load_full();
+        party.note_quiet(&self.shared.table, now);
+        let reading = party.reading(&topology, &self.shared.table, now);
         let MoverLook {
             turns,
             carried,
+            help,
             begin,
-            ..
         } = party.mover.look(&reading.sight(), now);
+        for atomic in reading.mend {
+            party.carry_out(atomic).await;
+        }
         for (node, expected, carried) in carried {
-            let new = carried.new;
             self.under_way.on_carried(node, carried.cause);
             if let Some(until) = carried.barred_until {
                 party.mover.bar(node, until);
             }
-            party.words.carry_out(MoveOp::SwapNode {
-                node,
-                expected,
-                new,
-                born: now,
-            });
+            let swap = swap(node, expected, carried.new, now);
+            party.carry_out(swap).await;
         }
         for (node, turn) in turns {
             match turn {
@@ -160,9 +141,19 @@ impl MovesTask {
                 NodeTurn::Leaves(_) => self.leave(node).await,
             }
         }
-        if let Some(chosen) = begin {
-            self.begin(chosen, now);
+        self.follow_words(now).await;
+        if let Some(party) = &mut self.party {
+            for (site, stood) in help {
+                party.run(Attempt::help(site, stood, now)).await;
+            }
         }
+        if let Some(chosen) = begin {
+            self.begin(chosen, now).await;
+        }
+        if let Some(party) = &mut self.party {
+            party.read_home(now).await;
+        }
+        self.notice_trouble(now);
         if now.since(self.shown_at) >= SHOWN_EVERY {
             self.shown_at = now;
             self.show();
@@ -170,7 +161,7 @@ impl MovesTask {
     }
 
     /// Follows the configuration: its sites and nodes, and the places that they have.
-    async fn follow(&mut self) {
+    async fn follow(&mut self, now: Timestamp) {
         let topology = self.shared.topology.load_full();
         let reloads = self.cluster.stats().done.load(Ordering::Relaxed);
         let is_current = |party: &Party| party.places.are_of(&topology);
@@ -178,8 +169,8 @@ impl MovesTask {
             return;
         }
         self.reloads = reloads;
-        let (movable, moved) = self.cluster.movable().await;
-        let is_same = self.party.is_some() && movable == self.movable;
+        let (movable, moved, reads) = self.cluster.movable().await;
+        let is_same = movable == self.movable && reads == self.reads;
         if let Some(party) = self.party.as_mut().filter(|_| is_same) {
             party.places = Places::of(party.mover.constitution(), &topology);
             return;
@@ -187,19 +178,24 @@ impl MovesTask {
         for record in self.under_way.give_up() {
             self.end(record, Some("the configuration has changed".into()));
         }
-        match movable.constitution(self.orders.config.drain.is_some()) {
-            Ok(constitution) => {
+        let config = &self.orders.config;
+        let made = movable
+            .constitution(config.drain.is_some())
+            .map_err(|error| error.to_string())
+            .and_then(|it| {
+                let words = words(config, &it, &moved, &reads)?;
+                Ok((it, words))
+            });
+        match made {
+            Ok((constitution, words)) => {
                 let places = Places::of(&constitution, &topology);
-                let words = words(&constitution, &moved);
-                let config = mover_config(&self.orders.config);
-                let seed = clock::now().nanos();
+                let seed = now.nanos();
+                let config = mover_config(config, seed);
+                let patience = config.patience;
                 let mover = Mover::new(constitution, config, seed);
-                self.party = Some(Party {
-                    mover,
-                    words,
-                    places,
-                    quiet: Vec::new(),
-                });
+                let mut party = Party::new(mover, places, words, patience, seed);
+                party.read_home(now).await;
+                self.party = Some(party);
             }
             Err(error) => {
                 if self.party.take().is_some() {
@@ -208,62 +204,94 @@ impl MovesTask {
                 }
             }
         }
-        self.movable = movable;
+        (self.movable, self.reads) = (movable, reads);
     }
 
-    fn read(&self, now: Timestamp) -> Option<Reading> {
-        let party = self.party.as_ref()?;
-        let topology = self.shared.topology.load();
-        let table = &self.shared.table;
-        Some(Reading {
-            // The words of this process are whole.
-            sites: party.words.sites(now).ok()?,
-            nodes: party.words.nodes(now).ok()?,
-            site_sights: party.places.sites(&topology, table, now),
-            node_sights: party.places.nodes(&topology, table, &party.quiet, now),
+    /// Has nodes serve here what their words say where other front-ends have moved them.
+    async fn follow_words(&mut self, now: Timestamp) {
+        let Some(party) = self.party.as_ref().filter(|it| it.believes()) else {
+            return;
+        };
+        let topology = self.shared.topology.load_full();
+        let numbers = (0..party.constitution().nodes()).map(|number| NodeNumber(number as u16));
+        let serving = numbers.filter_map(|node| {
+            let assignment = party.mover.assignment(node)?;
+            let here = party.places.site_of(node, &topology)?;
+            assignment.is_serving().then_some((node, here, assignment))
+        });
+        for (node, here, assignment) in serving.collect::<Vec<_>>() {
+            self.settle(node, assignment).await;
+            let is_own = self.under_way.by_node.contains_key(&node);
+            if here != assignment.site && !is_own && now >= self.again_at {
+                self.follow_other(node, here, assignment, now).await;
+            }
+        }
+    }
+
+    /// A move of ours that is neither at its end nor on its way came to nothing.
+    async fn settle(&mut self, node: NodeNumber, assignment: Assignment) {
+        let Some(begun) = self.under_way.by_node.get(&node) else {
+            return;
+        };
+        if !assignment.generation.is_after(begun.before) {
+            return;
+        }
+        if let Some(begun) = self.under_way.by_node.remove(&node) {
+            self.under_way.to_release.insert(begun.record.node.clone());
+            self.release_all().await;
+            self.end(begun.record, Some(IN_BETWEEN.into()));
+        }
+    }
+
+    /// Another front-end has a node serve a site.
+    async fn follow_other(
+        &mut self,
+        node: NodeNumber,
+        here: SiteNumber,
+        assignment: Assignment,
+        now: Timestamp,
+    ) {
+        let Some(seen) = self.seen(node, here, assignment) else {
+            return;
+        };
+        let assigned = BTreeMap::from([(seen.node.clone(), seen.to.clone())]);
+        let MoveRecord { node, from, to, .. } = &seen;
+        match self.cluster.assign(assigned).await {
+            Ok(()) => {
+                let text = format!("node {node} serves {to} instead of {from}, as its word says");
+                self.output.event("followed", &text);
+                let number = self.under_way.next_number();
+                self.history.push(MoveRecord { number, ..seen });
+            }
+            Err(why) => {
+                self.again_at = now + AGAIN_AFTER;
+                let text = format!("node {node} cannot serve {to} here, as its word says: {why}");
+                self.output.event("not_followed", &text);
+            }
+        }
+    }
+
+    /// A move as the node's word shows it.
+    fn seen(
+        &self,
+        node: NodeNumber,
+        from: SiteNumber,
+        assignment: Assignment,
+    ) -> Option<MoveRecord> {
+        let constitution = self.party.as_ref()?.constitution();
+        let site = |number| constitution.site(number).map(|it| it.name.clone());
+        Some(MoveRecord {
+            number: 0,
+            at: output::now(),
+            own: false,
+            node: constitution.node_name(node)?.to_owned(),
+            from: site(from)?,
+            to: site(assignment.site)?,
+            cause: cause(assignment.cause).into(),
+            pressure: None,
+            expected: None,
+            failed: None,
         })
-    }
-
-    /// Begins a move that load asks for, or says what a dry run would do.
-    fn begin(&mut self, chosen: ChosenMove, now: Timestamp) {
-        if self.orders.board.paused.load(Ordering::Relaxed) {
-            return;
-        }
-        let plan = chosen.plan;
-        let Some(record) = self.record(&plan, Some(chosen)) else {
-            return;
-        };
-        if self.orders.config.dry_run {
-            let move_of = (plan.intention.node, plan.receiver);
-            if self.said.replace(move_of) != Some(move_of) {
-                self.say("would_move", "would move", &record);
-            }
-            return;
-        }
-        self.attempt(&plan, record, now);
-    }
-
-    /// Takes a move through its steps; its number if that was done.
-    fn attempt(&mut self, plan: &MovePlan, record: MoveRecord, now: Timestamp) -> Option<u64> {
-        let party = self.party.as_mut()?;
-        let number = self.under_way.next_number();
-        let record = MoveRecord { number, ..record };
-        let node = plan.intention.node;
-        party.mover.on_begun(node, now);
-        let mut attempt = Attempt::begin(*plan, now);
-        let end = loop {
-            let op = attempt.op(party.mover.constitution());
-            match attempt.on_reply(party.words.carry_out(op), now) {
-                Ok(next) => attempt = next,
-                Err(end) => break end,
-            }
-        };
-        if end != AttemptEnd::Finished {
-            self.end(record, Some(format!("{end:?}")));
-            return None;
-        }
-        self.under_way.begin(node, record, now);
-        Some(number)
     }
 
     /// A node gets no requests of its site any more, and none of another one yet.
@@ -284,7 +312,7 @@ impl MovesTask {
             Ok(()) => self.say("move_begun", "drains", &record),
             Err(why) => {
                 self.under_way.by_node.remove(&node);
-                self.take_back(node, &record.from);
+                self.take_back(node, &record.from).await;
                 self.end(record, Some(why.to_string()));
             }
         }
@@ -293,7 +321,7 @@ impl MovesTask {
     /// A node serves a site from now on.
     async fn join(&mut self, node: NodeNumber, site: SiteNumber) {
         let Some(party) = &self.party else { return };
-        let constitution = party.mover.constitution();
+        let constitution = party.constitution();
         let names = constitution.node_name(node).zip(constitution.site(site));
         let Some((name, site)) = names else { return };
         // What is there at the beginning is where it is.
@@ -311,7 +339,7 @@ impl MovesTask {
         let assigned = BTreeMap::from([(name.clone(), site)]);
         let refused = self.cluster.assign(assigned).await.err();
         if refused.is_some() {
-            self.take_back(node, &begun.record.from);
+            self.take_back(node, &begun.record.from).await;
             self.under_way.to_release.insert(name);
         }
         self.end(begun.record, refused.map(|why| why.to_string()));
@@ -338,9 +366,9 @@ impl MovesTask {
     }
 
     /// The cluster was not changed: the node's word says so.
-    fn take_back(&mut self, node: NodeNumber, from: &str) {
+    async fn take_back(&mut self, node: NodeNumber, from: &str) {
         let Some(party) = &mut self.party else { return };
-        let constitution = party.mover.constitution();
+        let constitution = party.constitution();
         let known = party.mover.assignment(node);
         let (Some(known), Some(site)) = (known, constitution.site_number(from)) else {
             return;
@@ -353,21 +381,67 @@ impl MovesTask {
             lent: constitution.home(node) != Some(site),
             ..known
         };
-        party.words.carry_out(MoveOp::SwapNode {
-            node,
-            expected: known,
-            new,
-            born: clock::now(),
-        });
+        party.carry_out(swap(node, known, new, clock::now())).await;
+    }
+
+    /// Begins a move that load asks for, or says what a dry run would do.
+    async fn begin(&mut self, chosen: ChosenMove, now: Timestamp) {
+        if self.orders.board.paused.load(Ordering::Relaxed) {
+            return;
+        }
+        let plan = chosen.plan;
+        let Some(record) = self.record(&plan, Some(chosen)) else {
+            return;
+        };
+        if self.orders.config.dry_run {
+            let move_of = (plan.intention.node, plan.receiver);
+            if self.said.replace(move_of) != Some(move_of) {
+                self.say("would_move", "would move", &record);
+            }
+            return;
+        }
+        // That another front-end acts is how it should be.
+        if let Err((record, why)) = self.attempt(&plan, record, now).await
+            && why != AttemptEnd::Overtaken
+        {
+            self.end(record, Some(unfinished(why)));
+        }
+    }
+
+    /// Takes a move through its steps; its number, if that was done.
+    ///
+    /// # Errors
+    /// How else it ended.
+    async fn attempt(
+        &mut self,
+        plan: &MovePlan,
+        record: MoveRecord,
+        now: Timestamp,
+    ) -> Result<u64, (MoveRecord, AttemptEnd)> {
+        let Some(party) = &mut self.party else {
+            return Err((record, AttemptEnd::Unknown));
+        };
+        let number = self.under_way.next_number();
+        let record = MoveRecord { number, ..record };
+        let node = plan.intention.node;
+        party.mover.on_begun(node, now);
+        let end = party.run(Attempt::begin(*plan, now)).await;
+        if end != AttemptEnd::Finished {
+            return Err((record, end));
+        }
+        let before = plan.assignment.generation;
+        self.under_way.begin(node, before, record, now);
+        Ok(number)
     }
 
     /// What a record of a move says at its beginning.
     fn record(&self, plan: &MovePlan, chosen: Option<ChosenMove>) -> Option<MoveRecord> {
-        let constitution = self.party.as_ref()?.mover.constitution();
+        let constitution = self.party.as_ref()?.constitution();
         let site = |number| constitution.site(number).map(|it| it.name.clone());
         Some(MoveRecord {
             number: 0,
             at: output::now(),
+            own: true,
             node: constitution.node_name(plan.intention.node)?.to_owned(),
             from: site(plan.intention.donor)?,
             to: site(plan.receiver)?,
@@ -376,6 +450,24 @@ impl MovesTask {
             expected: chosen.map(|it| it.after),
             failed: None,
         })
+    }
+
+    /// Says what keeps this front-end from moving nodes, once, and that nothing does any more.
+    fn notice_trouble(&mut self, now: Timestamp) {
+        let trouble = self.party.as_ref().and_then(|it| it.trouble(now));
+        let event = |it: &Option<Trouble>| it.as_ref().and_then(Trouble::event);
+        let (before, after) = (event(&self.trouble), event(&trouble));
+        if before != after {
+            match &trouble {
+                Some(trouble) if after.is_some() => {
+                    self.output.event(after.unwrap_or_default(), trouble.text());
+                }
+                Some(_) | None => self
+                    .output
+                    .event("moves_go_on", "nothing keeps nodes from moving any more"),
+            }
+        }
+        self.trouble = trouble;
     }
 
     /// A move has ended, well or not.
@@ -414,26 +506,51 @@ impl MovesTask {
     }
 
     /// Does what an operator asks for.
-    async fn carry_out(&mut self, order: Order) {
+    async fn carry_out(&mut self, order: Order, ticks: &mut Interval) {
         let Order { request, answer } = order;
-        self.look().await;
-        let ordered = self.ordered(&request);
-        let done = match ordered {
-            Ok((plan, done)) if !request.dry_run => self.moved(&plan, done).await,
-            Ok((_, done)) => Ok(done),
-            Err(why) => Err(why),
-        };
+        let done = self.ordered(&request, ticks).await;
         // The asker may have gone; the move stands.
         answer.send(done).ok();
     }
 
-    fn ordered(&self, request: &MoveRequest) -> Result<(MovePlan, MoveDone), String> {
-        let now = clock::now();
-        let (party, reading) = (self.party.as_ref(), self.read(now));
-        let (Some(party), Some(reading)) = (party, reading) else {
-            return Err("no site takes part in moves".into());
+    async fn ordered(
+        &mut self,
+        request: &MoveRequest,
+        ticks: &mut Interval,
+    ) -> Result<MoveDone, String> {
+        let deadline = clock::now() + ORDER_MAX;
+        let plan = loop {
+            self.look().await;
+            let (node, site) = self.numbers(request)?;
+            match self.plan(node, site, request.force)? {
+                Ok(plan) => break plan,
+                // Words are on their way.
+                Err(NoMove::OldView(_) | NoMove::NoWords) if clock::now() < deadline => {}
+                Err(rule) => {
+                    let trouble = self.trouble.as_ref();
+                    return Err(trouble.map_or_else(|| rule.to_string(), |it| it.text().into()));
+                }
+            }
+            ticks.tick().await;
         };
-        let constitution = party.mover.constitution();
+        let record = self.record(&plan, None).ok_or("the node is gone")?;
+        let done = MoveDone {
+            node: record.node.clone(),
+            from: record.from.clone(),
+            to: record.to.clone(),
+            moved: !request.dry_run,
+            under_way: false,
+            number: None,
+        };
+        if request.dry_run {
+            return Ok(done);
+        }
+        self.moved(&plan, record, done, ticks).await
+    }
+
+    fn numbers(&self, request: &MoveRequest) -> Result<(NodeNumber, SiteNumber), String> {
+        let party = self.party.as_ref();
+        let constitution = party.ok_or("no site takes part in moves")?.constitution();
         let node = constitution.node_number(&request.node);
         let node = node.ok_or_else(|| {
             let name = &request.node;
@@ -444,42 +561,60 @@ impl MovesTask {
             let name = &request.site;
             format!("`{name}` is no site that takes part in moves: it has no `nodes`")
         })?;
-        let sight = reading.sight();
-        let plan = party.mover.ordered(&sight, node, site, request.force);
-        let plan = plan.map_err(|rule| rule.to_string())?;
-        let record = self.record(&plan, None).ok_or("the node is gone")?;
-        let done = MoveDone {
-            node: record.node,
-            from: record.from,
-            to: record.to,
-            moved: !request.dry_run,
-            under_way: false,
-            number: None,
-        };
-        Ok((plan, done))
+        Ok((node, site))
     }
 
-    async fn moved(&mut self, plan: &MovePlan, done: MoveDone) -> Result<MoveDone, String> {
-        let record = self.record(plan, None).ok_or("the node is gone")?;
-        let number = self.attempt(plan, record, clock::now());
-        let number = number.ok_or("the move ended on its way: see the log")?;
-        // What the node's word says now is carried out at the next look.
-        self.look().await;
-        self.show();
-        if self.under_way.has(number) {
-            return Ok(MoveDone {
-                moved: false,
-                under_way: true,
-                number: Some(number),
-                ..done
-            });
-        }
-        match self.history.of(number).and_then(|it| it.failed.clone()) {
-            Some(why) => Err(why),
-            None => Ok(MoveDone {
-                number: Some(number),
-                ..done
-            }),
+    /// The plan of an order, or the rule that does not allow it.
+    fn plan(
+        &mut self,
+        node: NodeNumber,
+        site: SiteNumber,
+        force: bool,
+    ) -> Result<Result<MovePlan, NoMove>, String> {
+        let topology = self.shared.topology.load();
+        let party = self.party.as_mut().ok_or("no site takes part in moves")?;
+        let reading = party.reading(&topology, &self.shared.table, clock::now());
+        Ok(party.mover.ordered(&reading.sight(), node, site, force))
+    }
+
+    /// Makes a move that an operator asks for, and waits until it is made here, or its node drains.
+    async fn moved(
+        &mut self,
+        plan: &MovePlan,
+        record: MoveRecord,
+        done: MoveDone,
+        ticks: &mut Interval,
+    ) -> Result<MoveDone, String> {
+        let now = clock::now();
+        let number = match self.attempt(plan, record, now).await {
+            Ok(number) => number,
+            Err((record, end)) => {
+                let why = unfinished(end);
+                self.end(record, Some(why.clone()));
+                return Err(why);
+            }
+        };
+        let done = MoveDone {
+            number: Some(number),
+            ..done
+        };
+        let drains = self.orders.config.drain.is_some();
+        // What the node's word says now is carried out at a next look.
+        loop {
+            self.look().await;
+            self.show();
+            if let Some(ended) = self.history.of(number) {
+                return ended.failed.clone().map_or(Ok(done), Err);
+            }
+            let drains = drains && self.under_way.has(number);
+            if drains || clock::now().since(now) >= ORDER_MAX {
+                return Ok(MoveDone {
+                    moved: false,
+                    under_way: true,
+                    ..done
+                });
+            }
+            ticks.tick().await;
         }
     }
 
@@ -517,6 +652,7 @@ impl MovesTask {
         let under_way = self.shown_under_way();
         let status = self.orders.board.status.lock();
         let mut status = status.unwrap_or_else(PoisonError::into_inner);
+        status.trouble = self.trouble.as_ref().map(|it| it.text().to_owned());
         status.sites = sites;
         status.under_way = under_way;
         status.moves = self.history.all();
@@ -530,21 +666,44 @@ impl MovesTask {
     }
 }
 
-/// Words that begin where the nodes are.
-fn words(constitution: &Constitution, moved: &MovedNodes) -> MemoryWords {
+/// Words that begin where the nodes are, or those that front-ends share.
+fn words(
+    config: &Reconfigure,
+    constitution: &Constitution,
+    moved: &MovedNodes,
+    reads: &BTreeMap<String, NodeRead>,
+) -> Result<Words, String> {
+    let read = |(name, read): (&String, _)| Some((constitution.node_number(name)?, read));
+    let regions = NodeRegions::new(reads.iter().filter_map(read), WAITS);
+    if let Some(reached) = Reached::by(&config.engine, regions, WAITS) {
+        let worker = Worker::spawn(reached);
+        let worker = worker.map_err(|error| format!("no thread to ask for words: {error}"))?;
+        return Ok(Words::Shared(worker));
+    }
     let moved_to = |node: NodeNumber| {
         let site = moved.get(constitution.node_name(node)?)?;
         constitution.site_number(site)
     };
-    MemoryWords::new(constitution, |node| {
+    Ok(Words::Own(MemoryWords::new(constitution, |node| {
         let home = constitution.home(node).unwrap_or(SiteNumber(0));
         moved_to(node).unwrap_or(home)
-    })
+    })))
+}
+
+/// A swap of a node's word.
+fn swap(node: NodeNumber, expected: Assignment, new: Assignment, born: Timestamp) -> WordAtomic {
+    let op = MoveOp::SwapNode {
+        node,
+        expected,
+        new,
+        born,
+    };
+    op.atomic()
 }
 
 /// The sites as onlookers see them.
 fn sites(party: &Party) -> Vec<MovesSite> {
-    let constitution = party.mover.constitution();
+    let constitution = party.constitution();
     let numbers = (0..constitution.sites()).map(|number| SiteNumber(number as u8));
     let shown = numbers.filter_map(|number| {
         let (rules, mind) = (constitution.site(number)?, party.mover.site(number)?);
@@ -569,7 +728,9 @@ fn sites(party: &Party) -> Vec<MovesSite> {
     shown.collect()
 }
 
-fn mover_config(config: &crate::config::Reconfigure) -> MoverConfig {
+fn mover_config(config: &Reconfigure, seed: u64) -> MoverConfig {
+    let chance = (seed % 1000) as f64 / 1000.0;
+    let patience = Patience::new(ROUND_TRIP, chance, Duration::ZERO);
     MoverConfig {
         history: config.history,
         high: config.high,
@@ -578,12 +739,12 @@ fn mover_config(config: &crate::config::Reconfigure) -> MoverConfig {
         carry: CarryConfig {
             drain: config.drain.unwrap_or_default(),
             hook: None,
-            lease: Duration::ZERO,
+            lease: patience.lease,
         },
         // A site that is in need has full CPUs, and lets those that come go that much sooner.
         warm_up: config.warm_up / RAMP_SPEED_MAX,
-        front_ends: 1,
-        patience: Patience::new(Duration::ZERO, 0.0, Duration::ZERO),
-        owner: 0,
+        front_ends: config.front_ends,
+        patience,
+        owner: seed as u8 & 15,
     }
 }

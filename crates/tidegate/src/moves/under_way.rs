@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tidegate_core::moves::carry::CarryCause;
-use tidegate_core::moves::words::NodeNumber;
+use tidegate_core::moves::words::{Count24, NodeNumber};
 use tidegate_core::time::Timestamp;
 use tidegate_core::units::format_duration;
 
@@ -20,6 +20,8 @@ use super::models::MoveRecord;
 #[derive(Clone, Debug)]
 pub(super) struct BegunMove {
     pub(super) record: MoveRecord,
+    /// The generation of the node's word before it.
+    pub(super) before: Count24,
     pub(super) since: Timestamp,
     /// Whether its node gets no requests.
     pub(super) withheld: bool,
@@ -47,9 +49,16 @@ impl MovesUnderWay {
     }
 
     /// A move has begun.
-    pub(super) fn begin(&mut self, node: NodeNumber, record: MoveRecord, now: Timestamp) {
+    pub(super) fn begin(
+        &mut self,
+        node: NodeNumber,
+        before: Count24,
+        record: MoveRecord,
+        now: Timestamp,
+    ) {
         let begun = BegunMove {
             record,
+            before,
             since: now,
             withheld: false,
             back: None,
@@ -114,6 +123,7 @@ mod tests {
     fn record(number: u64, node: &str) -> MoveRecord {
         MoveRecord {
             number,
+            own: true,
             at: String::new(),
             node: node.into(),
             from: "blog".into(),
@@ -130,7 +140,7 @@ mod tests {
         let mut moves = MovesUnderWay::default();
         let (one, other) = (NodeNumber(0), NodeNumber(1));
         let number = moves.next_number();
-        moves.begin(one, record(number, "a"), Timestamp::ZERO);
+        moves.begin(one, Count24::FIRST, record(number, "a"), Timestamp::ZERO);
         assert!(moves.has(1) && !moves.has(2));
         moves.on_carried(one, CarryCause::Drained);
         assert_eq!(moves.by_node[&one].back, None);
@@ -140,7 +150,7 @@ mod tests {
         assert_eq!(why, expected);
         // Those that are given up are released, if they were withheld.
         let number = moves.next_number();
-        moves.begin(other, record(number, "b"), Timestamp::ZERO);
+        moves.begin(other, Count24::FIRST, record(number, "b"), Timestamp::ZERO);
         moves.by_node.get_mut(&other).unwrap().withheld = true;
         let ended = moves.give_up();
         assert_eq!(ended.iter().map(|it| it.number).collect::<Vec<_>>(), [1, 2]);

@@ -21,12 +21,14 @@ pub(crate) mod requests;
 mod wanted;
 pub(crate) mod watch;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tidegate_core::moves::numbering::MovableNode;
 use tidegate_core::throttle::SetBy;
 use tidegate_core::topology::discovered::Announced;
 use tidegate_core::topology::{ClusterChange, Edit, SiteSpec};
@@ -345,10 +347,16 @@ impl LiveCluster {
         .await
     }
 
-    /// Sites that take part in moves, and nodes that can be moved; and those of these that have moved.
-    pub(crate) async fn movable(&self) -> (Movable, MovedNodes) {
+    /// Sites that take part in moves, and nodes that can be moved; those of these that have moved; how each is read.
+    pub(crate) async fn movable(&self) -> (Movable, MovedNodes, BTreeMap<String, NodeRead>) {
         let state = self.state.lock().await;
-        (state.movable(), state.others.moved.clone())
+        let movable = state.movable();
+        let read = |node: &MovableNode| {
+            let read = state.wanted.reads.get(&node.name)?;
+            Some((node.name.clone(), read.clone()))
+        };
+        let reads = movable.nodes.iter().filter_map(read).collect();
+        (movable, state.others.moved.clone(), reads)
     }
 
     /// The nodes that serve another site than the file says, as that changes.

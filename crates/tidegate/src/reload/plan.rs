@@ -32,10 +32,11 @@ const LIVE: [&str; 11] = [
 /// Keys of these that it does not.
 const FIXED_KEYS: [(&str, &str); 1] = [("limits", "workers")];
 /// Keys that it takes over of other tables.
-const LIVE_KEYS: [(&str, &str); 3] = [
+const LIVE_KEYS: [(&str, &str); 4] = [
     ("load", "key_file"),
     ("load", "interval"),
     ("cluster", "front_ends"),
+    ("reconfigure", "serial"),
 ];
 /// What names a table of a list: the first of these that it has.
 const NAMES: [&str; 3] = ["name", "class", "address"];

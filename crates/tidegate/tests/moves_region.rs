@@ -1,0 +1,408 @@
+//! Three front-ends agree on moves by words in regions: they are killed and stopped, and so is the home of the words.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use support::server::server;
+use support::{Agent, FrontEnd, eventually, folder, master_key, node_key, request, tidegate};
+use tidegate_core::moves::words::{Assignment, LockState, SiteLock, SiteNumber};
+use tidegate_core::record::{LoadRecord, Sources};
+use tidegate_remote::udp::key_file::KeyFile;
+use tidegate_remote::udp::{Responder, ResponderOptions, UdpOptions, UdpRegion};
+use tidegate_remote::{Region as _, RegionMemory, clock};
+
+/// Between two records of a node.
+const PUBLISHED_EVERY: Duration = Duration::from_millis(2);
+/// Between two looks, and two requests.
+const PACE: Duration = Duration::from_millis(1);
+const NODES: [(&str, &str); 4] = [
+    ("s1", "shop"),
+    ("b1", "blog"),
+    ("b2", "blog"),
+    ("b3", "blog"),
+];
+/// Sites by number: their names, sorted.
+const SITES: [&str; 2] = ["blog", "shop"];
+
+/// A node that publishes the load that the test says, and answers over UDP.
+struct Node {
+    memory: Arc<RegionMemory>,
+    responder: Responder,
+    runnable: Arc<AtomicU32>,
+    enough: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Node {
+    fn start(test: &str, master: &Path, name: &str) -> Self {
+        let path = format!(
+            "/dev/shm/tidegate-moves-region-{test}-{name}-{}",
+            std::process::id()
+        );
+        let memory = Arc::new(RegionMemory::create(path.as_ref()).unwrap());
+        let key = std::fs::read_to_string(node_key(master, name)).unwrap();
+        let keys = KeyFile::parse(&key).unwrap().nodes().unwrap();
+        let keys = keys.into_iter().map(|it| it.key).collect();
+        let options = ResponderOptions {
+            realtime: false,
+            ..ResponderOptions::new("127.0.0.1:0".parse().unwrap(), keys)
+        };
+        let responder = Responder::spawn(Arc::clone(&memory), options).unwrap();
+        let (runnable, enough) = (Arc::new(AtomicU32::new(0)), Arc::default());
+        let (seen, ends, own) = (
+            Arc::clone(&runnable),
+            Arc::<AtomicBool>::clone(&enough),
+            Arc::clone(&memory),
+        );
+        let thread = std::thread::spawn(move || {
+            let (mut integral, mut before) = (0, clock::now());
+            while !ends.load(Ordering::Relaxed) {
+                let (now, runnable) = (clock::now(), seen.load(Ordering::Relaxed));
+                integral += now.since(before).as_nanos() as u64 * u64::from(runnable);
+                before = now;
+                own.publish(&record(now.nanos(), runnable, integral), &[]);
+                // The beat of an agent.
+                std::thread::sleep(PUBLISHED_EVERY);
+            }
+        });
+        Self {
+            memory,
+            responder,
+            runnable,
+            enough,
+            thread: Some(thread),
+        }
+    }
+
+    fn word(&self) -> u64 {
+        self.memory.word(0).unwrap()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.enough.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+fn record(t_ns: u64, runnable: u32, integral: u64) -> LoadRecord {
+    LoadRecord {
+        generation: 1,
+        t_ns,
+        interval_ns: PUBLISHED_EVERY.as_nanos() as u64,
+        cores_milli: 1000,
+        runnable,
+        runnable_ns: integral,
+        sources: Sources::RUNNABLE.with(Sources::RUNNABLE_INTEGRAL),
+        ..LoadRecord::default()
+    }
+}
+
+/// All words of nodes at one moment; none before each has one.
+fn assignments(nodes: &[Node]) -> Option<Vec<Assignment>> {
+    let read = || nodes.iter().map(Node::word).collect::<Vec<_>>();
+    let (mut words, mut again) = (read(), read());
+    while words != again {
+        (words, again) = (again, read());
+    }
+    let words = words.into_iter();
+    words
+        .map(|word| Assignment::unpack(word).unwrap())
+        .collect()
+}
+
+/// Watches the words of nodes until it is enough: floors hold, and no generation goes back.
+fn watch(nodes: &[Node], enough: &AtomicBool, looks: &AtomicU64) {
+    let mut before: Option<Vec<Assignment>> = None;
+    while !enough.load(Ordering::Relaxed) {
+        let Some(now) = assignments(nodes) else {
+            continue;
+        };
+        for (number, site) in SITES.iter().enumerate() {
+            let serves = |it: &&Assignment| it.is_serving() && it.site.index() == number;
+            let count = now.iter().filter(serves).count();
+            assert!((1..=3).contains(&count), "{site}: {now:?}");
+        }
+        if let Some(before) = &before {
+            for (before, now) in before.iter().zip(&now) {
+                assert!(
+                    !before.generation.is_after(now.generation),
+                    "{before:?} {now:?}"
+                );
+            }
+        }
+        before = Some(now);
+        looks.fetch_add(1, Ordering::Relaxed);
+        std::thread::park_timeout(PACE);
+    }
+}
+
+/// Asks for both sites until it is enough. Every request is answered.
+fn ask_on(address: SocketAddr, enough: &AtomicBool, asked: &AtomicUsize) {
+    while !enough.load(Ordering::Relaxed) {
+        for site in SITES {
+            let head =
+                format!("GET / HTTP/1.1\r\nhost: {site}.example\r\nconnection: close\r\n\r\n");
+            let status = request(address, &head).map(|it| it.status);
+            assert_eq!(status, Some(200), "{site}");
+            asked.fetch_add(1, Ordering::Relaxed);
+        }
+        std::thread::park_timeout(PACE);
+    }
+}
+
+/// The cluster, and the home of its words.
+struct Scene {
+    folder: PathBuf,
+    master: PathBuf,
+    nodes: Arc<Vec<Node>>,
+    servers: Vec<SocketAddr>,
+    home: Agent,
+}
+
+impl Scene {
+    fn start(test: &str) -> Self {
+        let folder = folder(test);
+        let master = master_key(&folder);
+        let scene = Self {
+            nodes: Arc::new(
+                NODES
+                    .map(|(name, _)| Node::start(test, &master, name))
+                    .into(),
+            ),
+            servers: NODES.map(|(name, _)| server(name)).into(),
+            home: Agent::start(&node_key(&master, "home")),
+            folder,
+            master,
+        };
+        eventually("the home answers", || scene.lock(0));
+        scene
+    }
+
+    fn front_end(&self, name: &str, blog_min: u32) -> FrontEnd {
+        let mut text = format!(
+            "[cluster]\nfront_ends = 3\n[load]\nkey_file = \"{}\"\ninterval = \"2ms\"\nrealtime = false\n[reconfigure]\nenabled = true\n\
+             engine = \"region\"\nhome = \"udp://{}\"\nhome_key_name = \"home\"\nhistory = \"50ms\"\nmoves_max = 1000\n",
+            self.master.display(),
+            self.home.address
+        );
+        for (site, min) in [("shop", 1), ("blog", blog_min)] {
+            text.push_str(&format!(
+                "[[site]]\nname = \"{site}\"\nhosts = [\"{site}.example\"]\npolicy = \"round_robin\"\nnodes = {{ min = {min}, max = 3 }}\n"
+            ));
+        }
+        for (((node, site), address), own) in NODES.iter().zip(&self.servers).zip(&*self.nodes) {
+            text.push_str(&format!(
+                "[[node]]\nname = \"{node}\"\naddress = \"{address}\"\nsite = \"{site}\"\nload = {{ transport = \"udp\", address = \"{}\" }}\n",
+                own.responder.address()
+            ));
+        }
+        let folder = self.folder.join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        FrontEnd::start(&folder, &text)
+    }
+
+    /// Loads follow the requests: nodes that serve the site by their words have work that waits.
+    fn load(&self, loaded: &str) {
+        let Some(assignments) = assignments(&self.nodes) else {
+            return;
+        };
+        for (node, assignment) in self.nodes.iter().zip(assignments) {
+            let is_loaded = SITES[assignment.site.index()] == loaded;
+            node.runnable
+                .store(if is_loaded { 8 } else { 0 }, Ordering::Relaxed);
+        }
+    }
+
+    /// Nodes that serve a site by their words.
+    fn count(&self, site: &str) -> usize {
+        let all = assignments(&self.nodes).unwrap_or_default();
+        all.iter()
+            .filter(|it| SITES[it.site.index()] == site)
+            .count()
+    }
+
+    /// Moves since the nodes began.
+    fn moves(&self) -> u32 {
+        let all = assignments(&self.nodes).unwrap_or_default();
+        all.iter().map(|it| it.generation.get() - 1).sum()
+    }
+
+    /// The load is at one site until it has three nodes.
+    fn flow_to(&self, site: &str) {
+        eventually(&format!("two nodes come to {site}"), || {
+            self.load(site);
+            (self.count(site) == 3).then_some(())
+        });
+    }
+
+    /// What a site's lock holds at the home; none if that does not answer.
+    fn lock(&self, site: usize) -> Option<u64> {
+        let key = std::fs::read_to_string(self.folder.join("home.key")).unwrap();
+        let key = KeyFile::parse(&key).unwrap().nodes().unwrap().remove(0).key;
+        let options = UdpOptions {
+            wait: Duration::from_millis(100),
+            tries: 3,
+        };
+        let mut home = UdpRegion::connect(self.home.address, key, options).unwrap();
+        let word = SiteNumber(site as u8).lock_word();
+        home.fetch_and_add(word, 0).ok()
+    }
+
+    /// Whether all locks at the home are free.
+    fn is_at_rest(&self) -> bool {
+        (0..SITES.len()).all(|site| {
+            let lock = self.lock(site).map(SiteLock::unpack);
+            let lock = lock.and_then(|it| it.unwrap());
+            lock.is_some_and(|it| it.state == LockState::Idle)
+        })
+    }
+}
+
+/// How many nodes a front-end has serve a site, as its clients see it.
+fn serving(front_end: &FrontEnd, site: &str) -> usize {
+    let host = format!("{site}.example");
+    let answers = (0..24).map(|_| front_end.get(&host, "/").body);
+    answers.collect::<BTreeSet<_>>().len()
+}
+
+fn all_serve(front_ends: &[&FrontEnd], site: &str, nodes: usize) {
+    for front_end in front_ends {
+        eventually("a front-end follows the words", || {
+            (serving(front_end, site) == nodes).then_some(())
+        });
+    }
+}
+
+fn trouble(front_end: &FrontEnd) -> Option<String> {
+    let trouble = front_end.api("/api/moves")["trouble"].clone();
+    trouble.as_str().map(ToOwned::to_owned)
+}
+
+/// Load that goes from site to site, while one of three front-ends is stopped, wakes, is killed and comes back.
+fn one_front_end_after_the_other_fails(scene: &Scene, one: &FrontEnd, two: &FrontEnd) {
+    let three = scene.front_end("three", 1);
+    scene.flow_to("shop");
+    all_serve(&[one, two, &three], "shop", 3);
+    assert_eq!(scene.moves(), 2, "one move per event");
+    three.process.signal("STOP");
+    scene.flow_to("blog");
+    all_serve(&[one, two], "blog", 3);
+    three.process.signal("CONT");
+    all_serve(&[&three], "blog", 3);
+    assert_eq!(scene.moves(), 4, "what slept moves nothing");
+    for _ in 0..3 {
+        let mut victim = scene.front_end("victim", 1);
+        let before = scene.moves();
+        eventually("a move, and the front-end dies", || {
+            scene.load("shop");
+            (scene.moves() > before).then_some(())
+        });
+        victim.process.signal("KILL");
+        victim.process.wait();
+        scene.flow_to("shop");
+        scene.flow_to("blog");
+        all_serve(&[one, two, &three], "blog", 3);
+        eventually("no lock stays taken", || scene.is_at_rest().then_some(()));
+    }
+}
+
+/// The home is killed: nodes stay, requests go on. It comes back without words.
+fn the_home_fails(scene: &mut Scene, one: &FrontEnd, two: &FrontEnd, asked: &AtomicUsize) {
+    scene.home.kill();
+    eventually("the front-ends say that the home is silent", || {
+        let told =
+            [one, two].map(|it| trouble(it).is_some_and(|it| it.contains("does not answer")));
+        (told == [true; 2]).then_some(())
+    });
+    let (before, answered) = (scene.moves(), asked.load(Ordering::Relaxed));
+    scene.load("shop");
+    eventually("requests go on", || {
+        scene.load("shop");
+        (asked.load(Ordering::Relaxed) > answered + 200).then_some(())
+    });
+    assert_eq!(scene.moves(), before, "nothing moves without a home");
+    scene.home.revive();
+    scene.flow_to("shop");
+    all_serve(&[one, two], "shop", 3);
+    assert_eq!((trouble(one), trouble(two)), (None, None));
+    eventually("no lock stays taken", || scene.is_at_rest().then_some(()));
+}
+
+#[test]
+fn front_ends_agree_on_moves_whatever_becomes_of_one_and_of_the_home() {
+    let mut scene = Scene::start("moves-region");
+    let (one, two) = (scene.front_end("one", 1), scene.front_end("two", 1));
+    let nodes = Arc::clone(&scene.nodes);
+    let (enough, asked, looks) = (
+        AtomicBool::new(false),
+        AtomicUsize::new(0),
+        AtomicU64::new(0),
+    );
+    let ends = EndsWith(&enough);
+    std::thread::scope(|scope| {
+        let _ends = ends;
+        scope.spawn(|| watch(&nodes, &enough, &looks));
+        for front_end in [&one, &two] {
+            let (address, enough, asked) = (front_end.address, &enough, &asked);
+            scope.spawn(move || ask_on(address, enough, asked));
+        }
+        one_front_end_after_the_other_fails(&scene, &one, &two);
+        the_home_fails(&mut scene, &one, &two, &asked);
+    });
+    assert!(looks.load(Ordering::Relaxed) > 100);
+}
+
+/// What goes on beside a test ends with it, however it ends.
+struct EndsWith<'a>(&'a AtomicBool);
+
+impl Drop for EndsWith<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_front_end_with_another_configuration_moves_nothing_and_says_so() {
+    let scene = Scene::start("moves-disagree");
+    let one = scene.front_end("one", 1);
+    eventually("the words have begun", || {
+        let (moves, all) = (one.api("/api/moves"), assignments(&scene.nodes));
+        (moves["trouble"].is_null() && all.is_some()).then_some(())
+    });
+    let other = scene.front_end("other", 2);
+    let said = eventually("it says that it disagrees", || trouble(&other));
+    assert!(said.contains("min, max or priority"), "{said}");
+    let admin = other.admin.to_string();
+    let mut command = tidegate();
+    let ordered = command
+        .args(["move", "b1", "shop", "--admin", &admin])
+        .output();
+    let text = String::from_utf8(ordered.unwrap().stderr).unwrap();
+    assert!(
+        text.contains("moves no node until they are alike"),
+        "{text}"
+    );
+    // The first one goes on, and the other one takes nothing from words that it reads by other numbers.
+    let admin = one.admin.to_string();
+    let mut command = tidegate();
+    let moved = command
+        .args(["move", "b1", "shop", "--admin", &admin])
+        .output();
+    let moved = moved.unwrap();
+    assert!(moved.status.success(), "{moved:?}");
+    assert_eq!((serving(&one, "shop"), serving(&other, "shop")), (2, 1));
+    // Said once, and once more after a home that fell silent.
+    let log = std::fs::read_to_string(scene.folder.join("other/front-end.log")).unwrap();
+    let count = |text: &str| log.matches(text).count();
+    let (said, silences) = (count("moves no node until"), count("does not answer"));
+    assert!((1..=1 + silences).contains(&said), "{log}");
+}
