@@ -5,9 +5,11 @@
 
 mod lines;
 mod server;
+mod session;
 #[cfg(test)]
 pub(crate) mod testing;
 
+use std::convert::Infallible;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -15,8 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Empty, Limited};
-use hyper::body::{Bytes, Incoming};
-use hyper::client::conn::http1::Builder;
+use hyper::body::{Body, Bytes, Incoming};
+use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper::header::{ACCEPT, HOST, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
@@ -32,6 +34,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use crate::source::SourceError;
 pub(crate) use lines::Lines;
 pub use server::{ServerError, ServerUrl};
+pub use session::Session;
 
 /// Most bytes of an answer's head, and most fields.
 const HEAD_BYTES_MAX: usize = 64 << 10;
@@ -100,23 +103,13 @@ impl Question<'_> {
 
     async fn send(&self) -> Result<Reply, SourceError> {
         let request = self.request()?;
-        let server = self.server;
-        let unreachable =
-            |error: std::io::Error| SourceError::unreachable(format!("{server}: {error}"));
-        let address = (server.host(), server.port());
-        let stream = TcpStream::connect(address).await.map_err(unreachable)?;
-        if !server.is_tls() {
-            let peer = stream.peer_addr().map_err(unreachable)?;
-            if self.token.is_some() && !peer.ip().to_canonical().is_loopback() {
-                let why = format!("{server}: a token is sent over https only, or to this machine");
-                return Err(SourceError::unreachable(why));
-            }
-            return exchange(stream, request).await;
-        }
-        let connector = TlsConnector::from(Arc::new(self.trust()?));
-        let name = server.tls_name().map_err(SourceError::unreachable)?;
-        let stream = connector.connect(name, stream).await;
-        exchange(stream.map_err(unreachable)?, request).await
+        let stream = connect(self.server, self.ca_file, self.token.is_some()).await?;
+        let (mut sender, connection) = handshake(stream).await?;
+        let response = sender.send_request(request).await;
+        Ok(Reply {
+            response: response.map_err(SourceError::unreachable)?,
+            connection,
+        })
     }
 
     fn request(&self) -> Result<Request<Empty<Bytes>>, SourceError> {
@@ -135,30 +128,6 @@ impl Question<'_> {
         }
         let request = request.body(Empty::new());
         request.map_err(SourceError::unreachable)
-    }
-
-    /// The certificates that count now.
-    fn trust(&self) -> Result<ClientConfig, SourceError> {
-        let Some(file) = self.ca_file else {
-            let why = "https needs a file with the server's CA";
-            return Err(SourceError::Unreachable(why.into()));
-        };
-        let bad = |why: &dyn std::fmt::Display| {
-            SourceError::unreachable(format!("{}: {why}", file.display()))
-        };
-        let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_slice_iter(&read(file)?) {
-            let certificate = certificate.map_err(|error| bad(&error))?;
-            roots.add(certificate).map_err(|error| bad(&error))?;
-        }
-        if roots.is_empty() {
-            return Err(bad(&"no certificate in it"));
-        }
-        let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider);
-        let builder = builder.with_safe_default_protocol_versions();
-        let builder = builder.map_err(SourceError::unreachable)?;
-        Ok(builder.with_root_certificates(roots).with_no_client_auth())
     }
 }
 
@@ -180,14 +149,7 @@ impl Reply {
     }
 
     async fn body(self, bytes_max: usize) -> Result<Bytes, SourceError> {
-        let body = Limited::new(self.response.into_body(), bytes_max).collect();
-        let body = body.await.map_err(|error| {
-            match error.downcast_ref::<http_body_util::LengthLimitError>() {
-                Some(_) => SourceError::TooLong(bytes_max),
-                None => SourceError::unreachable(error),
-            }
-        })?;
-        Ok(body.to_bytes())
+        whole(self.response.into_body(), bytes_max).await
     }
 
     /// The body as a stream of lines, each of at most so many bytes.
@@ -196,33 +158,98 @@ impl Reply {
     }
 }
 
-async fn exchange<S>(stream: S, request: Request<Empty<Bytes>>) -> Result<Reply, SourceError>
+/// A connection to a server, over TLS or not.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// Connects. What is secret is sent over TLS or to this machine.
+async fn connect(
+    server: &ServerUrl,
+    ca_file: Option<&Path>,
+    is_secret: bool,
+) -> Result<Box<dyn Stream>, SourceError> {
+    let unreachable =
+        |error: std::io::Error| SourceError::unreachable(format!("{server}: {error}"));
+    let address = (server.host(), server.port());
+    let stream = TcpStream::connect(address).await.map_err(unreachable)?;
+    if !server.is_tls() {
+        let peer = stream.peer_addr().map_err(unreachable)?;
+        if is_secret && !peer.ip().to_canonical().is_loopback() {
+            let why = format!("{server}: a token is sent over https only, or to this machine");
+            return Err(SourceError::unreachable(why));
+        }
+        stream.set_nodelay(true).map_err(unreachable)?;
+        return Ok(Box::new(stream));
+    }
+    let connector = TlsConnector::from(Arc::new(trust(ca_file)?));
+    let name = server.tls_name().map_err(SourceError::unreachable)?;
+    let stream = connector.connect(name, stream).await;
+    Ok(Box::new(stream.map_err(unreachable)?))
+}
+
+/// The certificates that count now.
+fn trust(ca_file: Option<&Path>) -> Result<ClientConfig, SourceError> {
+    let Some(file) = ca_file else {
+        let why = "https needs a file with the server's CA";
+        return Err(SourceError::Unreachable(why.into()));
+    };
+    let bad = |why: &dyn std::fmt::Display| {
+        SourceError::unreachable(format!("{}: {why}", file.display()))
+    };
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(&read(file)?) {
+        let certificate = certificate.map_err(|error| bad(&error))?;
+        roots.add(certificate).map_err(|error| bad(&error))?;
+    }
+    if roots.is_empty() {
+        return Err(bad(&"no certificate in it"));
+    }
+    let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider);
+    let builder = builder.with_safe_default_protocol_versions();
+    let builder = builder.map_err(SourceError::unreachable)?;
+    Ok(builder.with_root_certificates(roots).with_no_client_auth())
+}
+
+async fn handshake<B>(stream: Box<dyn Stream>) -> Result<(SendRequest<B>, Connection), SourceError>
 where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    B: Body<Data = Bytes, Error = Infallible> + Send + 'static,
 {
     let mut builder = Builder::new();
     builder.max_buf_size(HEAD_BYTES_MAX).max_headers(FIELDS_MAX);
     let opened = builder.handshake(TokioIo::new(stream)).await;
-    let (mut sender, connection) = opened.map_err(SourceError::unreachable)?;
+    let (sender, connection) = opened.map_err(SourceError::unreachable)?;
     // What ends it ends the answer as well, with the reason.
     let drive = async { connection.await.unwrap_or_default() };
-    let connection = Connection(tokio::spawn(drive));
-    let response = sender.send_request(request).await;
-    Ok(Reply {
-        response: response.map_err(SourceError::unreachable)?,
-        connection,
-    })
+    Ok((sender, Connection(tokio::spawn(drive))))
 }
 
-/// Why a server refuses: its own sentence, if there is one.
+/// A whole body of at most so many bytes.
+async fn whole(body: Incoming, bytes_max: usize) -> Result<Bytes, SourceError> {
+    let body = Limited::new(body, bytes_max).collect();
+    let body = body.await.map_err(|error| {
+        match error.downcast_ref::<http_body_util::LengthLimitError>() {
+            Some(_) => SourceError::TooLong(bytes_max),
+            None => SourceError::unreachable(error),
+        }
+    })?;
+    Ok(body.to_bytes())
+}
+
+/// Why a server refuses.
 async fn refusal(status: StatusCode, reply: Reply) -> SourceError {
+    let body = reply.body(REFUSAL_BYTES_MAX).await.unwrap_or_default();
+    refused(status, &body)
+}
+
+/// A server's own sentence, if there is one.
+fn refused(status: StatusCode, body: &[u8]) -> SourceError {
     #[derive(serde::Deserialize)]
     struct Said {
         message: String,
     }
-    let body = reply.body(REFUSAL_BYTES_MAX).await.unwrap_or_default();
-    let said = serde_json::from_slice::<Said>(&body).map(|said| said.message);
-    let said = said.unwrap_or_else(|_| String::from_utf8_lossy(&body).into_owned());
+    let said = serde_json::from_slice::<Said>(body).map(|said| said.message);
+    let said = said.unwrap_or_else(|_| String::from_utf8_lossy(body).into_owned());
     match status {
         StatusCode::GONE => SourceError::Expired,
         _ => SourceError::unreachable(format!("{status}: {}", said.trim())),

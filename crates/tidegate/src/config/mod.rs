@@ -64,7 +64,7 @@ pub(crate) use culprits::Culprits;
 pub(crate) use discover::{NodeSource, ReadPlan};
 use file::{ConfigFile, LimitsFile, TimeoutsFile};
 use problem::Problems;
-pub(crate) use reconfigure::{Movable, MovesEngine, Reconfigure};
+pub(crate) use reconfigure::{EtcdHomeConfig, Movable, MovesEngine, Reconfigure};
 use setting::{Raw, Setting};
 use throttle::Throttled;
 

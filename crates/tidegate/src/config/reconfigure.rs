@@ -8,6 +8,7 @@ use tidegate_core::moves::evidence::{FLAP_BUDGET_MAX, History, SENSITIVITY};
 use tidegate_core::moves::numbering::{Constitution, MovableNode, NumberingError, SiteRules};
 use tidegate_core::moves::words::NODES_MAX;
 use tidegate_core::units::format_duration;
+use tidegate_discover::ServerUrl;
 use toml::de::DeValue;
 
 use super::NodeRead;
@@ -38,15 +39,20 @@ table! {
         /// Say which moves would be made by load, and make none; operators can.
         dry_run: bool = false;
         /// Where the words are by which front-ends agree: `memory` is the process of the only front-end; `region` is memory of an agent,
-        /// and of the nodes.
+        /// and of the nodes; `etcd` is an etcd cluster, and memory of the nodes.
         engine: EngineName = EngineName::Memory;
-        /// region: the agent that keeps the words that are no node's, as `udp://ADDRESS:PORT`, or the path of its shared memory on this
-        /// host. All front-ends name the same one.
+        /// Where the words are kept that are no node's, the same for all front-ends. region: the agent, as `udp://ADDRESS:PORT`, or the path
+        /// of its shared memory on this host. etcd: its endpoints, as `http://HOST:2379` or `https://HOST:2379`, with commas
+        /// between them.
         home: Option<String> = None;
         /// region: the name in that agent's key, where its address is no node's.
         home_key_name: Option<String> = None;
         /// region: file with that agent's key, or with masters other than those of `[load]`. Relative to this file.
         home_key_file: Option<PathBuf> = None;
+        /// etcd: what its keys begin with, one for each cluster of front-ends; not set: `tidegate`.
+        home_prefix: Option<String> = None;
+        /// etcd: certificates, in PEM, of which one has signed those of https endpoints. Relative to this file.
+        home_ca_file: Option<PathBuf> = None;
         /// Of front-ends that differ in sites, nodes, `min`, `max` or `priority`, those with the greater number move nodes, and the others
         /// none: count it up with such a change.
         serial: u32 = 1, in 1..=u32::MAX;
@@ -90,8 +96,9 @@ names! {
         Memory = "memory",
         /// In the region of an agent, and in those of nodes.
         Region = "region",
+        /// In etcd, and in the regions of nodes.
+        Etcd = "etcd",
     }
-    later { "etcd" }
 }
 
 names! {
@@ -161,6 +168,19 @@ pub(crate) enum MovesEngine {
     Memory,
     /// In regions; a home's is reached so.
     Region(NodeRead),
+    /// In etcd, and in the regions of nodes.
+    Etcd(EtcdHomeConfig),
+}
+
+/// A home in etcd.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EtcdHomeConfig {
+    /// Where it answers.
+    pub(crate) endpoints: Vec<ServerUrl>,
+    /// What its keys begin with.
+    pub(crate) prefix: String,
+    /// Certificates for https.
+    pub(crate) ca_file: Option<PathBuf>,
 }
 
 impl MovesEngine {
@@ -169,6 +189,7 @@ impl MovesEngine {
         match self {
             Self::Memory => EngineName::Memory.label(),
             Self::Region(_) => EngineName::Region.label(),
+            Self::Etcd(_) => EngineName::Etcd.label(),
         }
     }
 }
@@ -300,7 +321,7 @@ pub(super) fn reconfigure(
     if front_ends.value > 1 && table.engine.value == EngineName::Memory {
         let message = "front-ends agree on moves by words that all of them reach";
         let problem = Problem::new(table.enabled.place(), message, "each would move by itself");
-        let problem = problem.help("set `engine = \"region\"`, and a `home`");
+        let problem = problem.help("set `engine = \"region\"` or \"etcd\", and a `home`");
         problems.push(problem.context(front_ends.place(), "there are more"));
     }
     let movable = Movable::of(file);

@@ -675,10 +675,10 @@ fn words(
 ) -> Result<Words, String> {
     let read = |(name, read): (&String, _)| Some((constitution.node_number(name)?, read));
     let regions = NodeRegions::new(reads.iter().filter_map(read), WAITS);
-    if let Some(reached) = Reached::by(&config.engine, regions, WAITS) {
-        let worker = Worker::spawn(reached);
-        let worker = worker.map_err(|error| format!("no thread to ask for words: {error}"))?;
-        return Ok(Words::Shared(worker));
+    let reached = Reached::by(&config.engine, regions, WAITS);
+    let no_thread = |error: std::io::Error| format!("no thread to ask for words: {error}");
+    if let Some(reached) = reached.map_err(no_thread)? {
+        return Ok(Words::Shared(Worker::spawn(reached).map_err(no_thread)?));
     }
     let moved_to = |node: NodeNumber| {
         let site = moved.get(constitution.node_name(node)?)?;

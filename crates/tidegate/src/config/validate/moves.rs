@@ -5,13 +5,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tidegate_core::units::format_duration;
+use tidegate_discover::{ServerError, ServerUrl};
 use tidegate_remote::udp::Key;
 use tidegate_remote::udp::key_file::{KeyFile, Master, is_name};
 
 use super::super::NodeRead;
 use super::super::file::ConfigFile;
 use super::super::problem::Problem;
-use super::super::reconfigure::{EngineName, Movable, MovesEngine};
+use super::super::reconfigure::{EngineName, EtcdHomeConfig, Movable, MovesEngine};
 use super::Checker;
 use super::read::derived;
 
@@ -19,6 +20,12 @@ use super::read::derived;
 const INTERVAL_MAX: Duration = Duration::from_millis(100);
 /// Nodes that an error names.
 const NAMED_MAX: usize = 5;
+/// Most endpoints of an etcd cluster.
+const ENDPOINTS_MAX: usize = 9;
+/// What keys in etcd begin with.
+const PREFIX: &str = "tidegate";
+/// Longest of them.
+const PREFIX_MAX: usize = 64;
 /// How a home over UDP is written.
 const UDP: &str = "udp://";
 
@@ -34,26 +41,83 @@ impl Checker<'_> {
         if !table.enabled.value {
             return None;
         }
+        self.keys_fit_the_engine(file);
         match table.engine.value {
-            EngineName::Memory => {
-                let keys = [
-                    ("home", &table.home.at),
-                    ("home_key_name", &table.home_key_name.at),
-                    ("home_key_file", &table.home_key_file.at),
-                ];
-                for (name, at) in keys {
-                    if let Some(at) = at {
-                        let message = format!("engine `memory` has no `{name}`");
-                        self.problem(at.clone(), message, "means nothing here");
-                    }
-                }
-                Some(MovesEngine::Memory)
-            }
+            EngineName::Memory => Some(MovesEngine::Memory),
             EngineName::Region => {
                 self.all_have_words(file, reads);
                 self.home(file, reads, shared).map(MovesEngine::Region)
             }
+            EngineName::Etcd => {
+                self.all_have_words(file, reads);
+                self.etcd(file).map(MovesEngine::Etcd)
+            }
         }
+    }
+
+    /// Keys that mean nothing with this engine are mistakes.
+    fn keys_fit_the_engine(&mut self, file: &ConfigFile) {
+        let table = &file.reconfigure;
+        let engine = table.engine.value;
+        let (region, etcd) = (engine == EngineName::Region, engine == EngineName::Etcd);
+        let keys = [
+            ("home", &table.home.at, region || etcd),
+            ("home_key_name", &table.home_key_name.at, region),
+            ("home_key_file", &table.home_key_file.at, region),
+            ("home_prefix", &table.home_prefix.at, etcd),
+            ("home_ca_file", &table.home_ca_file.at, etcd),
+        ];
+        for (name, at, fits) in keys {
+            if let (Some(at), false) = (at, fits) {
+                let message = format!("engine `{}` has no `{name}`", engine.label());
+                self.problem(at.clone(), message, "means nothing here");
+            }
+        }
+    }
+
+    fn etcd(&mut self, file: &ConfigFile) -> Option<EtcdHomeConfig> {
+        let table = &file.reconfigure;
+        let Some(home) = &table.home.value else {
+            let message = "engine `etcd` needs a `home`";
+            let problem = Problem::new(table.engine.place(), message, "where are the words?");
+            let help = "`home = \"http://HOST:2379\"`, the same cluster for all front-ends";
+            self.problems.push(problem.help(help));
+            return None;
+        };
+        let mut endpoints = Vec::new();
+        for text in home.split(',').map(str::trim) {
+            match text.parse() {
+                Ok(server) => endpoints.push(server),
+                Err(error) => {
+                    let error: ServerError = error;
+                    self.problem(table.home.place(), format!("`{text}`: {error}"), "here");
+                    return None;
+                }
+            }
+        }
+        if endpoints.len() > ENDPOINTS_MAX {
+            let message = format!("{} endpoints, at most {ENDPOINTS_MAX}", endpoints.len());
+            self.problem(table.home.place(), message, "here");
+        }
+        if endpoints.iter().any(ServerUrl::is_tls) && table.home_ca_file.value.is_none() {
+            let message = "https needs the certificates that have signed the server's";
+            let problem = Problem::new(table.home.place(), message, "here");
+            self.problems.push(problem.help("set `home_ca_file`"));
+        }
+        let prefix = table.home_prefix.value.clone();
+        let prefix = prefix.unwrap_or_else(|| PREFIX.to_owned());
+        let is_letter = |it: u8| it.is_ascii_alphanumeric() || b"._-/".contains(&it);
+        if prefix.is_empty() || prefix.len() > PREFIX_MAX || !prefix.bytes().all(is_letter) {
+            let message = format!("`{prefix}` is no beginning of keys");
+            let label = format!("1 to {PREFIX_MAX} letters, digits, `.`, `_`, `-` and `/`");
+            self.problem(table.home_prefix.place(), message, label);
+        }
+        let ca_file = (table.home_ca_file.value.as_ref()).map(|path| self.path(path));
+        Some(EtcdHomeConfig {
+            endpoints,
+            prefix,
+            ca_file,
+        })
     }
 
     /// A node's word is in its region, and comes with its load.

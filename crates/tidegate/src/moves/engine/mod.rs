@@ -1,13 +1,16 @@
 //! Where the words of moves are, and how they are reached.
 //!
 //! ```text
-//! memory   all words in this process                     region   K, S, U in one region, A in each node's
+//! memory   all words in this process
+//! region   K, S, U in one region, A in each node's
+//! etcd     K, S, U in etcd, A in each node's region
 //! ```
 //!
 //! An engine is a [`Home`]; what front-ends do with words is the same with each. A home is asked on a thread of its own,
 //! with region handles that nothing else uses: the reader's and those of admission are never held up. Failure case: a
 //! home that does not answer holds up the looks at moves for as long as it is waited for, and nothing else.
 
+mod etcd;
 mod region;
 #[cfg(test)]
 mod tests;
@@ -23,6 +26,7 @@ use tidegate_remote::udp::UdpOptions;
 use tokio::sync::oneshot;
 
 use crate::config::MovesEngine;
+use etcd::EtcdHome;
 use region::RegionHome;
 pub(super) use region::{NodeRegions, WAITS};
 
@@ -69,16 +73,20 @@ pub(super) struct Worker {
 
 impl Reached {
     /// By an engine that shares words; none by one that does not.
+    ///
+    /// # Errors
+    /// The system has no way to wait for answers.
     pub(super) fn by(
         engine: &MovesEngine,
         nodes: NodeRegions,
         options: UdpOptions,
-    ) -> Option<Self> {
-        let home = match engine {
-            MovesEngine::Memory => return None,
+    ) -> std::io::Result<Option<Self>> {
+        let home: Box<dyn Home> = match engine {
+            MovesEngine::Memory => return Ok(None),
             MovesEngine::Region(read) => Box::new(RegionHome::new(read, options)),
+            MovesEngine::Etcd(config) => Box::new(EtcdHome::new(config)?),
         };
-        Some(Self { home, nodes })
+        Ok(Some(Self { home, nodes }))
     }
 
     fn atomic(&mut self, atomic: WordAtomic) -> MoveReply {

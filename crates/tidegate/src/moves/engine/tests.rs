@@ -1,6 +1,8 @@
-//! What every engine promises: the same tests over words of one process, regions in shared memory, and regions by UDP.
+//! What every engine promises: the same tests over words of one process, regions in shared memory, regions by UDP, and etcd.
 
-use std::path::PathBuf;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
@@ -20,11 +22,12 @@ use tidegate_remote::udp::{Key, Responder, ResponderOptions};
 use tidegate_remote::{LATE_MAX, RegionMemory, clock};
 
 use super::*;
-use crate::config::NodeRead;
+use crate::config::{EtcdHomeConfig, NodeRead};
 
 const X: SiteNumber = SiteNumber(0);
 const Y: SiteNumber = SiteNumber(1);
 const NODES: u16 = 4;
+const ETCD: &str = "/usr/bin/etcd";
 /// So that no answer is late beside other tests.
 const PATIENT: UdpOptions = UdpOptions {
     wait: Duration::from_millis(100),
@@ -76,7 +79,10 @@ impl Front for Arc<Mutex<MemoryWords>> {
 
 /// Words that front-ends share.
 trait World {
-    fn start() -> Self;
+    /// None where it cannot be.
+    fn start() -> Option<Self>
+    where
+        Self: Sized;
     fn front(&self) -> Box<dyn Front>;
 }
 
@@ -88,11 +94,27 @@ trait Mortal: World {
     fn revive_node(&mut self);
 }
 
+/// One whose home keeps its words when it ends.
+trait Durable {
+    fn kill_home(&mut self);
+    fn revive_home(&mut self);
+}
+
+impl Durable for Etcd {
+    fn kill_home(&mut self) {
+        self.kill();
+    }
+
+    fn revive_home(&mut self) {
+        self.revive();
+    }
+}
+
 impl World for Arc<Mutex<MemoryWords>> {
-    fn start() -> Self {
+    fn start() -> Option<Self> {
         let constitution = constitution();
         let words = MemoryWords::new(&constitution, |node| constitution.home(node).unwrap());
-        Self::new(Mutex::new(words))
+        Some(Self::new(Mutex::new(words)))
     }
 
     fn front(&self) -> Box<dyn Front> {
@@ -181,7 +203,7 @@ impl Regions {
         let reads = self.nodes.iter().map(|it| &it.read);
         let nodes = NodeRegions::new(numbers.zip(reads), PATIENT);
         let engine = MovesEngine::Region(self.home.read.clone());
-        Box::new(Reached::by(&engine, nodes, PATIENT).unwrap())
+        Box::new(Reached::by(&engine, nodes, PATIENT).unwrap().unwrap())
     }
 }
 
@@ -190,8 +212,8 @@ macro_rules! regions {
         struct $world(Regions);
 
         impl World for $world {
-            fn start() -> Self {
-                Self(Regions::start($by_udp))
+            fn start() -> Option<Self> {
+                Some(Self(Regions::start($by_udp)))
             }
 
             fn front(&self) -> Box<dyn Front> {
@@ -222,6 +244,89 @@ macro_rules! regions {
 regions! {
     Shm: false,
     Udp: true,
+}
+
+/// A real etcd, and nodes in shared memory.
+struct Etcd {
+    address: SocketAddr,
+    peers: SocketAddr,
+    folder: PathBuf,
+    process: Option<Child>,
+    nodes: Vec<Place>,
+}
+
+impl Etcd {
+    fn revive(&mut self) {
+        let (own, peers) = (
+            format!("http://{}", self.address),
+            format!("http://{}", self.peers),
+        );
+        let mut command = Command::new(ETCD);
+        command.arg("--data-dir").arg(&self.folder);
+        command.args([
+            "--listen-client-urls",
+            &own,
+            "--advertise-client-urls",
+            &own,
+        ]);
+        command.args(["--listen-peer-urls", &peers]);
+        command.args(["--initial-advertise-peer-urls", &peers]);
+        command.args(["--initial-cluster", &format!("default={peers}")]);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        self.process = Some(command.spawn().unwrap());
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill().unwrap();
+            process.wait().unwrap();
+        }
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        self.kill();
+        std::fs::remove_dir_all(&self.folder).unwrap();
+    }
+}
+
+impl World for Etcd {
+    fn start() -> Option<Self> {
+        if !Path::new(ETCD).exists() {
+            println!("SKIPPED: no {ETCD}");
+            return None;
+        }
+        let free = || {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            listener.local_addr().unwrap()
+        };
+        let number = PLACES.fetch_add(1, Ordering::Relaxed);
+        let folder = format!("tidegate-etcd-{}-{number}", std::process::id());
+        let node = |number| Place::start(&format!("n{number}"), false);
+        let mut etcd = Self {
+            address: free(),
+            peers: free(),
+            // In memory: its disk is not what is tested.
+            folder: Path::new("/dev/shm").join(folder),
+            process: None,
+            nodes: (0..NODES).map(node).collect(),
+        };
+        etcd.revive();
+        begin(&mut *etcd.front());
+        Some(etcd)
+    }
+
+    fn front(&self) -> Box<dyn Front> {
+        let reads = self.nodes.iter().map(|it| &it.read);
+        let nodes = NodeRegions::new((0..NODES).map(NodeNumber).zip(reads), PATIENT);
+        let engine = MovesEngine::Etcd(EtcdHomeConfig {
+            endpoints: vec![format!("http://{}", self.address).parse().unwrap()],
+            prefix: "a-test".into(),
+            ca_file: None,
+        });
+        Box::new(Reached::by(&engine, nodes, PATIENT).unwrap().unwrap())
+    }
 }
 
 macro_rules! conforms {
@@ -255,6 +360,13 @@ conforms! {
         a_swap_of_a_node_that_comes_late_is_not_carried_out
         a_home_that_was_lost_says_nothing_and_begins_anew
         a_node_that_was_lost_begins_where_it_was_known
+        a_lock_that_its_owner_left_is_finished_by_another;
+    etcd: super::Etcd;
+        a_swap_swaps_only_what_was_expected
+        an_update_is_counted_once
+        of_movers_that_race_one_moves_the_node
+        a_swap_of_a_node_that_comes_late_is_not_carried_out
+        a_home_that_keeps_its_words_goes_on_with_them
         a_lock_that_its_owner_left_is_finished_by_another;
 }
 
@@ -407,7 +519,7 @@ fn assignment(front: &mut dyn Front, node: NodeNumber) -> Assignment {
 }
 
 fn a_swap_swaps_only_what_was_expected<W: World>() {
-    let world = W::start();
+    let Some(world) = W::start() else { return };
     let (mut one, mut two) = (world.front(), world.front());
     let places = [X.lock_word(), Y.lock_word(), CONSTITUTION_WORD].map(WordPlace::Home);
     for place in places.into_iter().chain([WordPlace::Node(NodeNumber(2))]) {
@@ -422,7 +534,7 @@ fn a_swap_swaps_only_what_was_expected<W: World>() {
 
 fn an_update_is_counted_once<W: World>() {
     const UPDATES: u64 = 100;
-    let world = W::start();
+    let Some(world) = W::start() else { return };
     let mut fronts = [world.front(), world.front(), world.front()];
     let before = sites(&mut *fronts[0])[0].unwrap().updates;
     std::thread::scope(|scope| {
@@ -441,7 +553,7 @@ fn an_update_is_counted_once<W: World>() {
 }
 
 fn of_movers_that_race_one_moves_the_node<W: World>() {
-    let world = W::start();
+    let Some(world) = W::start() else { return };
     let mut fronts = [world.front(), world.front()];
     for round in 0..40 {
         let receiver = [X, Y][round % 2];
@@ -481,7 +593,7 @@ fn site(reading: &NodeReading) -> SiteNumber {
 }
 
 fn a_swap_of_a_node_that_comes_late_is_not_carried_out<W: World>() {
-    let world = W::start();
+    let Some(world) = W::start() else { return };
     let mut front = world.front();
     let place = WordPlace::Node(NodeNumber(3));
     let before = held(&mut *front, place);
@@ -497,7 +609,7 @@ fn a_swap_of_a_node_that_comes_late_is_not_carried_out<W: World>() {
 }
 
 fn a_home_that_was_lost_says_nothing_and_begins_anew<W: Mortal>() {
-    let mut world = W::start();
+    let Some(mut world) = W::start() else { return };
     let mut front = world.front();
     let plan = plan(&mut *front, NodeNumber(1), X);
     world.kill_home();
@@ -514,8 +626,22 @@ fn a_home_that_was_lost_says_nothing_and_begins_anew<W: Mortal>() {
     bring(&mut *front, NodeNumber(1), X);
 }
 
+fn a_home_that_keeps_its_words_goes_on_with_them<W: World + Durable>() {
+    let Some(mut world) = W::start() else { return };
+    let mut front = world.front();
+    let plan = plan(&mut *front, NodeNumber(1), X);
+    world.kill_home();
+    assert!(front.home(2).is_err());
+    let end = run(&mut *front, Attempt::begin(plan, clock::now()));
+    assert_eq!(end, AttemptEnd::Unknown);
+    world.revive_home();
+    let again = eventually("the home answers", || front.home(2).ok());
+    assert_eq!(again.sites[0].0, plan.receiver_lock.pack());
+    bring(&mut *front, NodeNumber(1), X);
+}
+
 fn a_node_that_was_lost_begins_where_it_was_known<W: Mortal>() {
-    let mut world = W::start();
+    let Some(mut world) = W::start() else { return };
     let mut front = world.front();
     let node = NodeNumber(1);
     bring(&mut *front, node, X);
@@ -546,7 +672,7 @@ fn a_node_that_was_lost_begins_where_it_was_known<W: Mortal>() {
 }
 
 fn a_lock_that_its_owner_left_is_finished_by_another<W: World>() {
-    let world = W::start();
+    let Some(world) = W::start() else { return };
     let (mut owner, mut helper) = (world.front(), world.front());
     let constitution = constitution();
     // It dies after each of its steps.

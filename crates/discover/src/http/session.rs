@@ -1,0 +1,137 @@
+//! Questions to one API over a connection that is kept: for what is asked many times a second.
+//!
+//! A question is sent once. A connection that ends, answers late or says too much is left: nothing on it is
+//! taken for the answer to the next question.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::client::conn::http1::SendRequest;
+use hyper::header::{CONTENT_TYPE, HOST, USER_AGENT};
+use hyper::{Request, StatusCode};
+
+use super::{Connection, ServerUrl, connect, handshake, refused, whole};
+use crate::source::SourceError;
+
+/// An API that is asked again and again.
+#[derive(Debug)]
+pub struct Session {
+    server: ServerUrl,
+    ca_file: Option<PathBuf>,
+    open: Option<Open>,
+}
+
+type Open = (SendRequest<Full<Bytes>>, Connection);
+
+impl Session {
+    /// Of this server; `ca_file` has certificates of which one has signed the server's. Asks nothing yet.
+    pub fn new(server: ServerUrl, ca_file: Option<PathBuf>) -> Self {
+        Self {
+            server,
+            ca_file,
+            open: None,
+        }
+    }
+
+    /// The server.
+    pub fn server(&self) -> &ServerUrl {
+        &self.server
+    }
+
+    /// Posts JSON, once; the answer has at most so many bytes, and is whole within this time.
+    ///
+    /// # Errors
+    /// Whether it was done is not known then.
+    pub async fn post(
+        &mut self,
+        target: &str,
+        json: String,
+        bytes_max: usize,
+        limit: Duration,
+    ) -> Result<Bytes, SourceError> {
+        // It is put back once the answer is whole.
+        let open = self.open.take();
+        let asked = tokio::time::timeout(limit, self.ask(open, target, json, bytes_max));
+        let (answer, open) = asked.await.map_err(|_| SourceError::TimedOut(limit))??;
+        self.open = Some(open);
+        Ok(answer)
+    }
+
+    async fn ask(
+        &self,
+        open: Option<Open>,
+        target: &str,
+        json: String,
+        bytes_max: usize,
+    ) -> Result<(Bytes, Open), SourceError> {
+        let mut open = match open.filter(|(sender, _)| !sender.is_closed()) {
+            Some(open) => open,
+            None => handshake(connect(&self.server, self.ca_file.as_deref(), false).await?).await?,
+        };
+        let request = Request::post(target)
+            .header(HOST, self.server.authority())
+            .header(USER_AGENT, "tidegate")
+            .header(CONTENT_TYPE, "application/json")
+            .body(Full::new(Bytes::from(json)))
+            .map_err(SourceError::unreachable)?;
+        open.0.ready().await.map_err(SourceError::unreachable)?;
+        let response = open.0.send_request(request).await;
+        let response = response.map_err(SourceError::unreachable)?;
+        let status = response.status();
+        let body = whole(response.into_body(), bytes_max).await?;
+        match status {
+            StatusCode::OK => Ok((body, open)),
+            status => Err(refused(status, &body)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Act, Server, answer};
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    fn session(server: &Server) -> Session {
+        Session::new(server.url(), None)
+    }
+
+    async fn post(session: &mut Session) -> Result<Bytes, SourceError> {
+        session.post("/v3/kv/range", "{}".into(), 16, LIMIT).await
+    }
+
+    #[tokio::test]
+    async fn a_question_goes_out_once_and_the_next_one_on_a_new_connection_if_need_be() {
+        let whole = || answer("200 OK", "", "{\"a\":1}");
+        // The first connection ends after its answer; the second one without any.
+        let server = Server::start(vec![whole(), vec![], whole()]).await;
+        let mut session = session(&server);
+        assert_eq!(post(&mut session).await.unwrap(), "{\"a\":1}");
+        let heads = server.heads();
+        assert!(
+            heads[0].starts_with("POST /v3/kv/range HTTP/1.1"),
+            "{heads:?}"
+        );
+        let mut answered = 0;
+        for _ in 0..3 {
+            answered += usize::from(post(&mut session).await.is_ok());
+        }
+        assert!(answered >= 1, "it asks on a new connection");
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_bounded_in_size_and_time() {
+        let long = "x".repeat(17);
+        let scripts = vec![answer("200 OK", "", &long), vec![Act::Hang]];
+        let server = Server::start(scripts).await;
+        let mut session = session(&server);
+        let error = post(&mut session).await.unwrap_err();
+        assert!(matches!(error, SourceError::TooLong(16)), "{error}");
+        let limit = Duration::from_millis(20);
+        let late = session.post("/", "{}".into(), 16, limit).await;
+        assert!(matches!(late, Err(SourceError::TimedOut(_))), "{late:?}");
+    }
+}
