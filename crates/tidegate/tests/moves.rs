@@ -7,80 +7,34 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use support::client::ask_for_ever;
+use support::published::PublishedLoad;
 use support::server::server;
 use support::upgrade::upgrade;
 use support::{FrontEnd, eventually, folder, tidegate};
-use tidegate_core::record::{LoadRecord, Sources};
-use tidegate_remote::{RegionMemory, clock};
-
-/// Between two records of a node.
-const PUBLISHED_EVERY: Duration = Duration::from_millis(2);
+use tidegate_remote::RegionMemory;
 
 /// A node that publishes the load that the test says.
 struct Node {
     shm: PathBuf,
-    runnable: Arc<AtomicU32>,
-    enough: Arc<AtomicBool>,
-    thread: Option<std::thread::JoinHandle<()>>,
+    load: PublishedLoad,
 }
 
 impl Node {
     fn start(test: &str, name: &str) -> Self {
         let process = std::process::id();
         let shm = PathBuf::from(format!("/dev/shm/tidegate-moves-{test}-{name}-{process}"));
-        let memory = RegionMemory::create(&shm).unwrap();
-        let (runnable, enough) = (
-            Arc::new(AtomicU32::new(0)),
-            Arc::new(AtomicBool::new(false)),
-        );
-        let (seen, ends) = (Arc::clone(&runnable), Arc::clone(&enough));
-        let thread = std::thread::spawn(move || {
-            let mut integral = 0;
-            let mut before = clock::now();
-            while !ends.load(Ordering::Relaxed) {
-                let (now, runnable) = (clock::now(), seen.load(Ordering::Relaxed));
-                let passed = now.since(before).as_nanos() as u64;
-                integral += passed * u64::from(runnable);
-                before = now;
-                memory.publish(&record(now.nanos(), runnable, integral), &[]);
-                // The beat of an agent.
-                std::thread::sleep(PUBLISHED_EVERY);
-            }
-        });
+        let memory = Arc::new(RegionMemory::create(&shm).unwrap());
         Self {
             shm,
-            runnable,
-            enough,
-            thread: Some(thread),
+            load: PublishedLoad::start(memory),
         }
     }
 
     fn load(&self, runnable: u32) {
-        self.runnable.store(runnable, Ordering::Relaxed);
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        self.enough.store(true, Ordering::Relaxed);
-        self.thread.take().unwrap().join().unwrap();
-    }
-}
-
-fn record(t_ns: u64, runnable: u32, integral: u64) -> LoadRecord {
-    LoadRecord {
-        generation: 1,
-        t_ns,
-        interval_ns: PUBLISHED_EVERY.as_nanos() as u64,
-        cores_milli: 1000,
-        runnable,
-        runnable_ns: integral,
-        sources: Sources::RUNNABLE.with(Sources::RUNNABLE_INTEGRAL),
-        ..LoadRecord::default()
+        self.load.set(runnable);
     }
 }
 

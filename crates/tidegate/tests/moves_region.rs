@@ -7,19 +7,17 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use support::published::PublishedLoad;
 use support::server::server;
 use support::{Agent, FrontEnd, eventually, folder, master_key, node_key, request, tidegate};
 use tidegate_core::moves::words::{Assignment, LockState, SiteLock, SiteNumber};
-use tidegate_core::record::{LoadRecord, Sources};
 use tidegate_remote::udp::key_file::KeyFile;
 use tidegate_remote::udp::{Responder, ResponderOptions, UdpOptions, UdpRegion};
-use tidegate_remote::{Region as _, RegionMemory, clock};
+use tidegate_remote::{Region as _, RegionMemory};
 
-/// Between two records of a node.
-const PUBLISHED_EVERY: Duration = Duration::from_millis(2);
 /// Between two looks, and two requests.
 const PACE: Duration = Duration::from_millis(1);
 const NODES: [(&str, &str); 4] = [
@@ -35,9 +33,7 @@ const SITES: [&str; 2] = ["blog", "shop"];
 struct Node {
     memory: Arc<RegionMemory>,
     responder: Responder,
-    runnable: Arc<AtomicU32>,
-    enough: Arc<AtomicBool>,
-    thread: Option<std::thread::JoinHandle<()>>,
+    load: PublishedLoad,
 }
 
 impl Node {
@@ -55,54 +51,16 @@ impl Node {
             ..ResponderOptions::new("127.0.0.1:0".parse().unwrap(), keys)
         };
         let responder = Responder::spawn(Arc::clone(&memory), options).unwrap();
-        let (runnable, enough) = (Arc::new(AtomicU32::new(0)), Arc::default());
-        let (seen, ends, own) = (
-            Arc::clone(&runnable),
-            Arc::<AtomicBool>::clone(&enough),
-            Arc::clone(&memory),
-        );
-        let thread = std::thread::spawn(move || {
-            let (mut integral, mut before) = (0, clock::now());
-            while !ends.load(Ordering::Relaxed) {
-                let (now, runnable) = (clock::now(), seen.load(Ordering::Relaxed));
-                integral += now.since(before).as_nanos() as u64 * u64::from(runnable);
-                before = now;
-                own.publish(&record(now.nanos(), runnable, integral), &[]);
-                // The beat of an agent.
-                std::thread::sleep(PUBLISHED_EVERY);
-            }
-        });
+        let load = PublishedLoad::start(Arc::clone(&memory));
         Self {
             memory,
             responder,
-            runnable,
-            enough,
-            thread: Some(thread),
+            load,
         }
     }
 
     fn word(&self) -> u64 {
         self.memory.word(0).unwrap()
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        self.enough.store(true, Ordering::Relaxed);
-        self.thread.take().unwrap().join().unwrap();
-    }
-}
-
-fn record(t_ns: u64, runnable: u32, integral: u64) -> LoadRecord {
-    LoadRecord {
-        generation: 1,
-        t_ns,
-        interval_ns: PUBLISHED_EVERY.as_nanos() as u64,
-        cores_milli: 1000,
-        runnable,
-        runnable_ns: integral,
-        sources: Sources::RUNNABLE.with(Sources::RUNNABLE_INTEGRAL),
-        ..LoadRecord::default()
     }
 }
 
@@ -217,8 +175,7 @@ impl Scene {
         };
         for (node, assignment) in self.nodes.iter().zip(assignments) {
             let is_loaded = SITES[assignment.site.index()] == loaded;
-            node.runnable
-                .store(if is_loaded { 8 } else { 0 }, Ordering::Relaxed);
+            node.load.set(if is_loaded { 8 } else { 0 });
         }
     }
 
