@@ -66,7 +66,7 @@ impl Session {
         json: String,
         bytes_max: usize,
     ) -> Result<(Bytes, Open), SourceError> {
-        let mut open = match open.filter(|(sender, _)| !sender.is_closed()) {
+        let mut open = match ready(open).await {
             Some(open) => open,
             None => handshake(connect(&self.server, self.ca_file.as_deref(), false).await?).await?,
         };
@@ -76,7 +76,6 @@ impl Session {
             .header(CONTENT_TYPE, "application/json")
             .body(Full::new(Bytes::from(json)))
             .map_err(SourceError::unreachable)?;
-        open.0.ready().await.map_err(SourceError::unreachable)?;
         let response = open.0.send_request(request).await;
         let response = response.map_err(SourceError::unreachable)?;
         let status = response.status();
@@ -86,6 +85,13 @@ impl Session {
             status => Err(refused(status, &body)),
         }
     }
+}
+
+/// A connection that takes another question; of one that has ended nothing was asked yet.
+async fn ready(open: Option<Open>) -> Option<Open> {
+    let (mut sender, connection) = open?;
+    sender.ready().await.ok()?;
+    Some((sender, connection))
 }
 
 #[cfg(test)]
@@ -105,21 +111,20 @@ mod tests {
 
     #[tokio::test]
     async fn a_question_goes_out_once_and_the_next_one_on_a_new_connection_if_need_be() {
-        let whole = || answer("200 OK", "", "{\"a\":1}");
-        // The first connection ends after its answer; the second one without any.
-        let server = Server::start(vec![whole(), vec![], whole()]).await;
+        let one = |fields| [answer("200 OK", fields, "{\"a\":1}"), vec![Act::Hang]].concat();
+        // The first connection says that it ends; the second one ends without an answer.
+        let scripts = vec![one("connection: close\r\n"), vec![], one("")];
+        let server = Server::start(scripts).await;
         let mut session = session(&server);
         assert_eq!(post(&mut session).await.unwrap(), "{\"a\":1}");
-        let heads = server.heads();
-        assert!(
-            heads[0].starts_with("POST /v3/kv/range HTTP/1.1"),
-            "{heads:?}"
-        );
-        let mut answered = 0;
-        for _ in 0..3 {
-            answered += usize::from(post(&mut session).await.is_ok());
-        }
-        assert!(answered >= 1, "it asks on a new connection");
+        let head = &server.heads()[0];
+        assert!(head.starts_with("POST /v3/kv/range HTTP/1.1"), "{head}");
+        // Sent again it would have been answered.
+        let error = post(&mut session).await.unwrap_err();
+        assert!(matches!(error, SourceError::Unreachable(_)), "{error}");
+        assert_eq!(server.heads().len(), 2);
+        assert_eq!(post(&mut session).await.unwrap(), "{\"a\":1}");
+        assert_eq!(server.heads().len(), 3);
     }
 
     #[tokio::test]
