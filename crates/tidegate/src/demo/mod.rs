@@ -267,8 +267,7 @@ impl Demo {
             warm_up: task.warm_up,
             length: task.length,
         });
-        let load =
-            load.map_err(|error| Failure::Failed(format!("cannot send requests: {error}")))?;
+        let load = load.map_err(cannot_send)?;
         let interrupted = self.watch(&load, task, start).await?;
         let elapsed = clock::now().since(start);
         let busy = (cpu_time() - cpu).as_secs_f64() / elapsed.as_secs_f64() / cpus();
@@ -391,6 +390,10 @@ fn raise_file_limit() {
         };
         setrlimit(Resource::Nofile, raised).ok();
     }
+}
+
+fn cannot_send(error: std::io::Error) -> Failure {
+    Failure::Failed(format!("cannot send requests: {error}"))
 }
 
 #[cfg(test)]

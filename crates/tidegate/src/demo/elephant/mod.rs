@@ -29,7 +29,7 @@ use super::machines::Machines;
 use super::open_loop::OpenLoop;
 use super::page::Page;
 use super::visitors::{Book, Visitors};
-use super::{LOOK, SETTLE, SHOW};
+use super::{LOOK, SETTLE, SHOW, cannot_send};
 use crate::admin::plane::Plane;
 use crate::admin::throttles;
 use crate::config::Culprits;
@@ -139,10 +139,6 @@ pub(super) async fn run(
         // It came to its end, or was interrupted.
         Some(_) | None => Ok(()),
     }
-}
-
-fn cannot_send(error: std::io::Error) -> Failure {
-    Failure::Failed(format!("cannot send requests: {error}"))
 }
 
 /// The front-end, which watches for culprits as `run` does by default.

@@ -29,7 +29,7 @@ use super::machines::Machines;
 use super::open_loop::OpenLoop;
 use super::page::Page;
 use super::visitors::Visitors;
-use super::{LOOK, SETTLE, SHOW};
+use super::{LOOK, SETTLE, SHOW, cannot_send};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -117,10 +117,6 @@ fn start(moves: bool, machines: &Machines, seed: u64) -> Result<Running, Failure
     };
     // Its events are shown as a timeline.
     Running::start(front_end, start, Output::QUIET)
-}
-
-fn cannot_send(error: std::io::Error) -> Failure {
-    Failure::Failed(format!("cannot send requests: {error}"))
 }
 
 /// The load as this machine can carry it, and what is to be said of that.
