@@ -8,8 +8,9 @@ use super::WORDS_BYTES_MAX;
 const PATH_BYTES: usize = 80;
 
 /// Method and target of a request, or their beginning.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub struct Words {
+    /// Those behind the length mean nothing.
     bytes: [u8; WORDS_BYTES_MAX],
     length: u8,
     target_from: u8,
@@ -20,14 +21,19 @@ const _: () = assert!(WORDS_BYTES_MAX <= u8::MAX as usize);
 
 impl Default for Words {
     fn default() -> Self {
-        Self {
-            bytes: [0; WORDS_BYTES_MAX],
-            length: 0,
-            target_from: 0,
-            path_to: 0,
-        }
+        Self::EMPTY
     }
 }
+
+impl PartialEq for Words {
+    fn eq(&self, other: &Self) -> bool {
+        let of = |words: &Self| (words.length, words.target_from, words.path_to);
+        let length = usize::from(self.length);
+        of(self) == of(other) && self.bytes[..length] == other.bytes[..length]
+    }
+}
+
+impl Eq for Words {}
 
 impl fmt::Debug for Words {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -36,20 +42,33 @@ impl fmt::Debug for Words {
 }
 
 impl Words {
+    /// Of no request.
+    pub const EMPTY: Self = Self {
+        bytes: [0; WORDS_BYTES_MAX],
+        length: 0,
+        target_from: 0,
+        path_to: 0,
+    };
+
     /// Of a target whose path is so many bytes long.
     pub fn new(method: &str, target: &str, path_length: usize) -> Self {
         let mut words = Self::default();
+        words.set(method, target, path_length);
+        words
+    }
+
+    /// These are the words from now on. In place: on a request's way a copy costs more than what it copies.
+    pub fn set(&mut self, method: &str, target: &str, path_length: usize) {
         let (method, target) = (method.as_bytes(), target.as_bytes());
         // No method has this length.
         let method = &method[..method.len().min(WORDS_BYTES_MAX / 2)];
         let from = method.len();
         let to = WORDS_BYTES_MAX.min(from + target.len());
-        words.bytes[..from].copy_from_slice(method);
-        words.bytes[from..to].copy_from_slice(&target[..to - from]);
-        words.target_from = from as u8;
-        words.path_to = to.min(from + path_length.min(PATH_BYTES)) as u8;
-        words.length = to as u8;
-        words
+        self.bytes[..from].copy_from_slice(method);
+        self.bytes[from..to].copy_from_slice(&target[..to - from]);
+        self.target_from = from as u8;
+        self.path_to = to.min(from + path_length.min(PATH_BYTES)) as u8;
+        self.length = to as u8;
     }
 
     /// Of a method and a target.
@@ -101,5 +120,16 @@ mod tests {
         let words = Words::new(&long, &long, 1);
         assert_eq!(words.method().len() + words.target().len(), WORDS_BYTES_MAX);
         assert_eq!(Words::default().target(), "");
+    }
+
+    #[test]
+    fn nothing_of_former_words_is_left() {
+        let mut words = Words::new("OPTIONS", "/long/and?longer", 9);
+        words.set("GET", "/a?b", 2);
+        assert_eq!(words, Words::new("GET", "/a?b", 2));
+        assert_eq!((words.method(), words.target()), ("GET", "/a?b"));
+        assert_eq!(words.path(), "/a");
+        assert_ne!(words, Words::new("GET", "/a?c", 2));
+        assert_ne!(words, Words::new("GET", "/a?b", 1));
     }
 }

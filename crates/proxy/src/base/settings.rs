@@ -91,6 +91,11 @@ impl Settings {
         self.limits.get()
     }
 
+    /// Most bytes of a target.
+    pub(crate) fn uri_bytes(&self) -> usize {
+        self.limits.get().uri_bytes
+    }
+
     /// Time-outs in ticks.
     pub(crate) fn ticks(&self) -> Ticks {
         self.ticks.get()

@@ -60,15 +60,13 @@ pub(crate) fn send(
     request: Request<RequestBody>,
     traits: &RequestTraits,
 ) -> impl Future<Output = Sent> + use<> {
-    let ticks = client.connection.ticks();
-    client
-        .connection
-        .extend(if client.connection.is_uploading() {
-            client.connection.begin_body(ticks.request_body);
-            ticks.body_idle
-        } else {
-            ticks.response_head
-        });
+    let connection = &client.connection;
+    connection.extend(if connection.is_uploading() {
+        connection.begin_body(connection.ticks().request_body);
+        connection.ticks().body_idle
+    } else {
+        connection.ticks().response_head
+    });
     let sending = upstream.send(request, client.connection.waker(), traits.repeatable);
     drop(client.upstream.replace(Some(upstream)));
     sending

@@ -39,7 +39,7 @@ use http::header::{
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Request, StatusCode, Uri, Version};
 
-use crate::config::{ForwardedConfig, Limits};
+use crate::config::ForwardedConfig;
 use crate::record::reason::Reason;
 use length::{is_plain_length, one_length};
 
@@ -227,14 +227,14 @@ pub(crate) fn complete_path<B>(request: &mut Request<B>, options_without_path: b
     }
 }
 
-/// Checks a request head.
+/// Checks a request head, whose target may have so many bytes.
 pub(crate) fn check<'a, B>(
     request: &'a Request<B>,
-    limits: &Limits,
+    uri_bytes: usize,
 ) -> Result<CheckedHead<'a>, Reason> {
     let uri = request.uri();
     let target = uri.path_and_query().map_or("", |target| target.as_str());
-    if target.len() > limits.uri_bytes {
+    if target.len() > uri_bytes {
         return Err(Reason::UriTooLong);
     }
     let method = request.method();

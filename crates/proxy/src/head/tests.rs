@@ -3,6 +3,7 @@
 mod responses;
 
 use super::*;
+use crate::config::Limits;
 
 type Fields<'a> = &'a [(&'a str, &'a str)];
 
@@ -33,7 +34,7 @@ fn append_all(headers: &mut HeaderMap, fields: Fields<'_>) {
 }
 
 fn check_all(request: &Request<()>) -> Result<&str, Reason> {
-    check(request, &Limits::default()).map(|checked| checked.host)
+    check(request, Limits::default().uri_bytes).map(|checked| checked.host)
 }
 
 const SHOP: (&str, &str) = ("host", "shop.example");
@@ -132,7 +133,7 @@ fn forwarded(
     config: &ForwardedConfig,
 ) -> (String, Vec<(String, String)>) {
     let mut request = request(line, fields);
-    let facts = check(&request, &Limits::default()).unwrap().facts;
+    let facts = check(&request, Limits::default().uri_bytes).unwrap().facts;
     let has_body = request.headers().contains_key(CONTENT_LENGTH);
     let client = HeaderValue::from_static("192.0.2.7");
     let hop = Hop {
@@ -322,14 +323,14 @@ fn absolute_form_becomes_origin_form_and_its_authority_wins() {
 
 #[test]
 fn a_target_has_so_many_bytes_and_no_more() {
-    let limits = Limits::default();
+    let most = Limits::default().uri_bytes;
     let target = |bytes: usize| format!("GET /{}", "a".repeat(bytes - 1));
     let checked = |bytes| {
         let request = request(&target(bytes), &[SHOP]);
-        check(&request, &limits).map(|checked| checked.host.to_owned())
+        check(&request, most).map(|checked| checked.host.to_owned())
     };
-    assert_eq!(checked(limits.uri_bytes), Ok("shop.example".to_owned()));
-    assert_eq!(checked(limits.uri_bytes + 1), Err(Reason::UriTooLong));
+    assert_eq!(checked(most), Ok("shop.example".to_owned()));
+    assert_eq!(checked(most + 1), Err(Reason::UriTooLong));
 }
 
 #[test]
@@ -360,7 +361,7 @@ fn absolute_form_without_a_path_asks_for_the_root() {
     ] {
         let request = request(line, &[SHOP]);
         let mut prepared = request.clone();
-        let facts = check(&request, &Limits::default()).unwrap().facts;
+        let facts = check(&request, Limits::default().uri_bytes).unwrap().facts;
         to_origin_form(&mut prepared).unwrap();
         assert!(facts.absolute);
         assert_eq!(prepared.uri().to_string(), "/", "{line}");
@@ -652,7 +653,7 @@ fn a_node_switches_to_what_was_asked_for_and_nothing_else() {
 fn an_options_request_goes_as_far_as_it_may() {
     for (hops, ends) in [("0", true), ("1", false), ("x", false)] {
         let request = request("OPTIONS /", &[("host", "a"), ("max-forwards", hops)]);
-        let facts = check(&request, &Limits::default()).unwrap().facts;
+        let facts = check(&request, Limits::default().uri_bytes).unwrap().facts;
         assert_eq!(ends_here(&request, &facts), ends, "{hops}");
     }
 }

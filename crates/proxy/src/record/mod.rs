@@ -59,10 +59,14 @@ impl WorkerRecord {
         }
     }
 
-    pub(crate) fn remember(&self, recent: Recent) {
+    /// Keeps a request that is written where it is kept.
+    #[inline]
+    pub(crate) fn remember(&self, write: impl FnOnce(&mut Recent)) {
         // Only a reader of `why` ever holds this lock besides us, and only to copy.
-        if let Ok(mut ring) = self.stats().recent.lock() {
-            ring.push(recent);
+        if let Ok(mut ring) = self.stats().recent.lock()
+            && let Some(place) = ring.next_place()
+        {
+            write(place);
         }
     }
 }

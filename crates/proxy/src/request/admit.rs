@@ -61,7 +61,7 @@ pub(crate) fn admit(
     guard: &mut RequestGuard,
     request: &Request<Incoming>,
 ) -> Result<Admitted, Reason> {
-    let checked = head::check(request, &client.connection.settings.limits())?;
+    let checked = head::check(request, client.connection.settings.uri_bytes())?;
     let facts = checked.facts;
     if head::ends_here(request, &facts) {
         return Ok(Admitted::Ends);

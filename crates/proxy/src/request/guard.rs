@@ -38,7 +38,7 @@ impl RequestGuard {
             let target = uri.path_and_query().map_or("", PathAndQuery::as_str);
             let path_length = uri.path().len();
             let method = request.method().as_str();
-            state.words = Words::new(method, target, path_length);
+            state.words.set(method, target, path_length);
         }
         let format = client.connection.settings.log_format();
         if format != LogFormat::Off {

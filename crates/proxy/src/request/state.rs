@@ -191,8 +191,9 @@ impl RequestState {
             self.log(worker, &ended, now);
         }
         if client.connection.settings.keeps_recent() {
-            let recent = self.recent(client.connection.client, &ended, now);
-            worker.base.record.remember(recent);
+            let client = client.connection.client;
+            let write = |recent: &mut Recent| self.write_recent(recent, client, &ended, now);
+            worker.base.record.remember(write);
         }
         client.connection.at.set(None);
         client.connection.end_rest();
@@ -244,28 +245,46 @@ impl RequestState {
         }
     }
 
-    fn recent(&self, client: IpAddr, ended: &RequestEnd<'_>, now: Timestamp) -> Recent {
+    /// Writes all of it anew.
+    #[inline]
+    fn write_recent(
+        &self,
+        recent: &mut Recent,
+        from: IpAddr,
+        ended: &RequestEnd<'_>,
+        now: Timestamp,
+    ) {
         let RequestEnd {
-            ticket,
-            throttled,
-            reason,
-            ..
+            ticket, throttled, ..
         } = *ended;
-        Recent {
-            at: self.arrived_at,
-            duration: now.since(self.arrived_at),
+        let Recent {
+            at,
+            duration,
             client,
-            site: self.site,
-            node: ticket.map(|ticket| ticket.node),
-            why: ticket.map(|ticket| ticket.why),
-            tries: self.tries,
-            throttle: throttled.map(|it| it.rule().id),
-            held: throttled.and_then(|it| it.held(now)),
-            delayed: self.delayed.map(|it| it.delayed(now)),
-            status: self.status,
+            site,
+            node,
+            why,
+            tries,
+            throttle,
+            held,
+            delayed,
+            status,
             reason,
-            words: self.words,
-        }
+            words,
+        } = recent;
+        *at = self.arrived_at;
+        *duration = now.since(self.arrived_at);
+        *client = from;
+        *site = self.site;
+        *node = ticket.map(|ticket| ticket.node);
+        *why = ticket.map(|ticket| ticket.why);
+        *tries = self.tries;
+        *throttle = throttled.map(|it| it.rule().id);
+        *held = throttled.and_then(|it| it.held(now));
+        *delayed = self.delayed.map(|it| it.delayed(now));
+        *status = self.status;
+        *reason = ended.reason;
+        *words = self.words;
     }
 
     fn reset(&mut self) {

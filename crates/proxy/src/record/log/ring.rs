@@ -1,6 +1,6 @@
 //! The last requests of a worker, for `why`: a fixed ring, nothing allocated after the start.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use tidegate_core::classes::Words;
@@ -42,6 +42,23 @@ pub struct Recent {
 }
 
 impl Recent {
+    /// Of no request yet.
+    const BLANK: Self = Self {
+        at: Timestamp::ZERO,
+        duration: Duration::ZERO,
+        client: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        site: None,
+        node: None,
+        why: None,
+        tries: 0,
+        throttle: None,
+        held: None,
+        delayed: None,
+        status: 0,
+        reason: None,
+        words: Words::EMPTY,
+    };
+
     /// The beginning of its path.
     pub fn path(&self) -> &str {
         self.words.path()
@@ -76,12 +93,20 @@ impl Ring {
     }
 
     pub(crate) fn push(&mut self, recent: Recent) {
-        if self.slots.len() < self.capacity {
-            self.slots.push(recent);
-        } else if let Some(slot) = self.slots.get_mut(self.next) {
-            *slot = recent;
-            self.next = (self.next + 1) % self.capacity;
+        if let Some(place) = self.next_place() {
+            *place = recent;
         }
+    }
+
+    /// Where the next one is to be written, which costs less than to copy it: the oldest's, once all places are taken.
+    pub(crate) fn next_place(&mut self) -> Option<&mut Recent> {
+        if self.slots.len() < self.capacity {
+            self.slots.push(Recent::BLANK);
+            return self.slots.last_mut();
+        }
+        let place = self.slots.get_mut(self.next)?;
+        self.next = (self.next + 1) % self.capacity;
+        Some(place)
     }
 
     /// Oldest first.
@@ -98,18 +123,7 @@ mod tests {
     fn recent(number: u64) -> Recent {
         Recent {
             at: Timestamp::from_nanos(number),
-            duration: Duration::ZERO,
-            client: IpAddr::from([127, 0, 0, 1]),
-            site: None,
-            node: None,
-            why: None,
-            tries: 0,
-            throttle: None,
-            held: None,
-            delayed: None,
-            status: 200,
-            reason: None,
-            words: Words::default(),
+            ..Recent::BLANK
         }
     }
 
