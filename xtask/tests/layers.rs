@@ -86,7 +86,7 @@ const CRATES: &[(&str, Layers)] = &[
         &[
             &["config", "counter", "file", "findings", "pace", "parse"],
             &["connections", "sampler"],
-            &["kernel"],
+            &["kernel", "moves"],
             &["privilege"],
             &["agent"],
         ],

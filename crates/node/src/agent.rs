@@ -34,8 +34,9 @@ use tidegate_remote::realtime::{PRIORITY, RealtimeRefused, try_fifo};
 use tidegate_remote::udp::{Responder, ResponderOptions, ResponderStats};
 use tidegate_remote::{RegionError, RegionMemory, clock};
 
-use crate::config::{AgentConfig, INTERVAL_MAX, INTERVAL_MIN, USER_RUNGS};
+use crate::config::{AgentConfig, INTERVAL_MAX, INTERVAL_MIN, MovesConfig, USER_RUNGS};
 use crate::kernel::{Kernel, SLOW_INTERVAL};
+use crate::moves::{MovesError, MovesEvent, MovesWatch};
 use crate::privilege::{SAMPLING, looking_after};
 use crate::sampler::{Sampler, SamplerError, own_cpu_time};
 
@@ -76,6 +77,9 @@ pub enum AgentError {
     /// The sampling thread keeps capabilities that it does not need.
     #[error("give privileges away: {0}")]
     Privileges(std::io::Error),
+    /// Moves cannot be followed.
+    #[error(transparent)]
+    Moves(#[from] MovesError),
     /// No thread.
     #[error("start the sampling thread: {0}")]
     Thread(std::io::Error),
@@ -88,7 +92,7 @@ pub struct AgentStatus {
     pub rung: Rung,
     /// Why this rung, what is measured, what is not and why: plain sentences.
     pub why: Vec<String>,
-    /// Whether the sampling thread runs; it ends before its handle only by a panic.
+    /// Whether the threads that sample and that follow moves run; they end before their handle only by a panic.
     pub running: bool,
     /// The publication interval.
     pub interval: Duration,
@@ -148,6 +152,7 @@ pub struct AgentHandle {
     reasons: Vec<String>,
     interval: Duration,
     memory: Arc<RegionMemory>,
+    moves: Option<MovesWatch>,
 }
 
 impl Agent {
@@ -197,7 +202,11 @@ impl Agent {
         let on = kernel.rung().unwrap_or(user_rung);
         let address = responder.address();
         reasons.extend(explain(on, &sampling, &answers, address, shm));
+        reasons.extend(config.moves.iter().flat_map(MovesConfig::describe));
+        let moves = config.moves.clone();
+        let moves = moves.map(|it| MovesWatch::spawn(it, Arc::clone(&memory)));
         Ok(AgentHandle {
+            moves: moves.transpose()?,
             shared,
             thread: Some(thread),
             kernel,
@@ -268,6 +277,13 @@ impl AgentHandle {
         lost
     }
 
+    /// What has happened to moves since the last time.
+    pub fn moves_events(&self) -> Vec<MovesEvent> {
+        self.moves
+            .as_ref()
+            .map_or_else(Vec::new, MovesWatch::events)
+    }
+
     /// How it stands.
     pub fn status(&self) -> AgentStatus {
         let shared = &self.shared;
@@ -283,7 +299,8 @@ impl AgentHandle {
             running: self
                 .thread
                 .as_ref()
-                .is_some_and(|thread| !thread.is_finished()),
+                .is_some_and(|thread| !thread.is_finished())
+                && self.moves.as_ref().is_none_or(MovesWatch::is_running),
             interval: Duration::from_nanos(read(&shared.interval_ns)),
             samples,
             overruns: read(&shared.overruns),

@@ -100,6 +100,8 @@ pub struct AgentConfig {
     pub allow: Vec<Network>,
     /// Whether the other end of a veth is known to have an XDP program.
     pub veth_native: bool,
+    /// What it does when its node moves to another site; none: nothing.
+    pub moves: Option<MovesConfig>,
     /// See [`SamplerConfig::root`].
     pub root: PathBuf,
 }
@@ -126,6 +128,7 @@ impl AgentConfig {
             rungs: RUNGS.to_vec(),
             allow: Vec::new(),
             veth_native: false,
+            moves: None,
             root: sampler.root,
         }
     }
@@ -136,6 +139,50 @@ impl AgentConfig {
     pub(crate) fn plain_keys(&self) -> Vec<Key> {
         self.keys.iter().map(|it| it.key.clone()).collect()
     }
+}
+
+/// Shortest time for a hook.
+pub const HOOK_TIMEOUT_MIN: Duration = Duration::from_millis(100);
+/// Longest time.
+pub const HOOK_TIMEOUT_MAX: Duration = Duration::from_secs(300);
+/// The default.
+pub const HOOK_TIMEOUT: Duration = Duration::from_secs(10);
+/// Most commands of a hook.
+pub const COMMANDS_MAX: usize = 16;
+
+/// What an agent does for moves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MovesConfig {
+    /// The port whose connections are counted while the node drains.
+    pub port: u16,
+    /// A folder that keeps what a later agent must know.
+    pub state: Option<PathBuf>,
+    /// The node's name, for templates and commands.
+    pub node: String,
+    /// All sites that take part in moves; none: the agent counts connections and runs nothing.
+    pub sites: Vec<SiteHook>,
+}
+
+/// What is done on a node that is to serve a site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteHook {
+    /// The site.
+    pub name: String,
+    /// A file and what it is made from.
+    pub template: Option<HookTemplate>,
+    /// What is run then: programs by absolute paths, with their arguments.
+    pub commands: Vec<Vec<String>>,
+    /// How long all of that may take, and how long undoing it.
+    pub timeout: Duration,
+}
+
+/// A file that is made anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HookTemplate {
+    /// From this file.
+    pub template: PathBuf,
+    /// This one.
+    pub target: PathBuf,
 }
 
 impl From<&AgentConfig> for SamplerConfig {

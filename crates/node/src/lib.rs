@@ -5,6 +5,7 @@
 //!
 //! * [`Agent`]: a thread that samples and publishes, and the responder that answers.
 //! * The kernel answers in the agent's place where it lets programs in (`kernel.rs`).
+//! * [`MovesWatch`]: the agent's part of moves between sites; runs hooks.
 //! * [`Sampler`]: files to a record; every source says whether it was truly measured and how.
 
 mod agent;
@@ -14,6 +15,7 @@ mod counter;
 mod file;
 mod findings;
 mod kernel;
+mod moves;
 mod pace;
 mod parse;
 mod privilege;
@@ -21,11 +23,13 @@ mod sampler;
 
 pub use agent::{Agent, AgentError, AgentHandle, AgentStatus};
 pub use config::{
-    AgentConfig, INTERVAL_DEFAULT, INTERVAL_MAX, INTERVAL_MIN, LISTEN_DEFAULT, RUNGS,
-    SamplerConfig, Scope,
+    AgentConfig, COMMANDS_MAX, HOOK_TIMEOUT, HOOK_TIMEOUT_MAX, HOOK_TIMEOUT_MIN, HookTemplate,
+    INTERVAL_DEFAULT, INTERVAL_MAX, INTERVAL_MIN, LISTEN_DEFAULT, MovesConfig, RUNGS,
+    SamplerConfig, Scope, SiteHook,
 };
 pub use connections::ServiceConnections;
 pub use kernel::options as kernel_options;
+pub use moves::{HookError, HookPart, KeptError, MovesError, MovesEvent, MovesWatch};
 pub use parse::mounts::{Hierarchy, hierarchies};
 pub use privilege::STARTING as STARTING_CAPABILITIES;
 pub use sampler::{CpuLines, Sampler, SamplerError, process_names, short_name};

@@ -8,7 +8,7 @@
 //! | `CAP_SYS_PTRACE`, `CAP_DAC_READ_SEARCH` | open files of the watched processes, control groups of others | sampling thread |
 //!
 //! The responder, which reads what strangers send, keeps no other, but `CAP_BPF` where the kernel's programs carry
-//! atomics out. The thread that hands the region out keeps none.
+//! atomics out. The threads that hand the region out and that follow moves keep none, and so do commands of hooks.
 
 use tidegate_remote::privilege::{CapabilitySet, NONE};
 

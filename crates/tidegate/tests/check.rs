@@ -105,6 +105,38 @@ fn every_example_is_sound() {
     }
 }
 
+/// The example of hooks names programs and folders of a server: others stand for them here.
+#[test]
+fn the_example_of_hooks_is_sound_and_its_mistakes_have_lines() {
+    let folder = std::env::temp_dir().join(format!("tidegate-example-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
+    make_keys(&folder);
+    let template = folder.join("vhost.template");
+    std::fs::copy(here("../../examples/hooks/vhost.template"), &template).unwrap();
+    std::fs::set_permissions(&template, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let text = std::fs::read_to_string(here("../../examples/hooks/agent.toml")).unwrap();
+    let text = text
+        .replace("/etc/nginx/sites-enabled", folder.to_str().unwrap())
+        .replace("/usr/bin/systemctl", "/bin/true");
+    std::fs::write(folder.join("agent.toml"), text).unwrap();
+    let checked = tidegate(&["check", "agent.toml"], &folder);
+    let message = text_of(&checked.stderr);
+    assert_eq!(checked.status.code(), Some(0), "{message}");
+    // Its nginx variables are none of our placeholders; a word that is meant as one is found.
+    let filled = std::fs::read_to_string(&template).unwrap();
+    std::fs::write(&template, filled.replace("{site};", "{siet};")).unwrap();
+    let checked = tidegate(&["check", "agent.toml"], &folder);
+    let message = text_of(&checked.stderr);
+    assert_eq!(checked.status.code(), Some(2), "{message}");
+    let expected = "vhost.template, line 4: unknown placeholder {siet}";
+    assert!(
+        message.contains("agent.toml:21:12") && message.contains(expected),
+        "{message}"
+    );
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
 #[test]
 fn a_file_that_is_not_there_is_bad_usage() {
     let checked = tidegate(&["check", "no-such.toml"], &here(""));

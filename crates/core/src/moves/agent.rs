@@ -5,15 +5,16 @@
 //! A SWITCHING   drained first, as above; then the hook runs, once per generation -> done | failed with its exit code
 //! A SERVING s   servers set up for another site than s: the hook runs for s, once per generation (a move was taken back)
 //! B             generation, step, connections, exit code: written when it changes, after what must outlive the agent
-//! kept          generation, site and whether it is lent, on the disk before B says anything of that generation
+//! kept          generation, site, whether it is lent, and the hook that was ordered last, on the disk before B says anything of it
 //! start         A blank: kept generation + 1, serving the kept site; without a file front-ends say where it begins
+//! unsure        a hook was cut off, or could not be undone: whatever site the node serves next, the hook runs for it
 //! ```
 //!
 //! An older generation than the last one is an old value and changes nothing. Steps only grow within a generation.
 //!
 //! Inputs: the node's word A, connections on the service's port, the end of a hook, what was kept. What it does not know:
 //! sockets, processes, files. Failure case: connections that cannot be counted leave the node undrained, so each move of it is
-//! taken back. A hook that ended while the agent was away counts as not run, and the front-end takes the move back.
+//! taken back. A hook that was under way when the agent ended counts as cut off, and the front-end takes the move back.
 //! Source: not in Reconfiguration-2004, whose load balancer configures the server by itself.
 
 use super::words::{
@@ -34,6 +35,10 @@ pub struct KeptAssignment {
     pub site: SiteNumber,
     /// Whether that is another one's node.
     pub lent: bool,
+    /// Of which generation the hook was that was ordered last; zero: none was.
+    pub hook: Count24,
+    /// Whether the servers are known to be set up for the site: not while a hook runs, nor after one that was cut off.
+    pub is_sure: bool,
 }
 
 impl KeptAssignment {
@@ -53,9 +58,17 @@ pub struct AgentView {
     pub assignment: Option<Assignment>,
     /// Established connections on the service's port; none if they cannot be counted.
     pub connections: Option<u32>,
-    /// The hook that was ordered has ended, with this exit code; `Some(None)` if it did not start, ran out of time or was
-    /// killed. What it had changed is undone by then, unless it ended with 0.
-    pub ended: Option<Option<u8>>,
+    /// The hook that was ordered has ended.
+    pub ended: Option<HookEnd>,
+}
+
+/// How a hook ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HookEnd {
+    /// Its exit code, 0 if all is well; none if it did not start, ran out of time or was killed.
+    pub exit_code: Option<u8>,
+    /// Whether what it had changed is undone, of one that failed.
+    pub is_undone: bool,
 }
 
 /// A hook that is to run.
@@ -87,6 +100,10 @@ pub struct AgentPart {
     kept: Option<KeptAssignment>,
     /// The site that the servers are set up for.
     set_up: Option<SiteNumber>,
+    /// They may be set up otherwise.
+    is_unsure: bool,
+    /// Of the hook that was ordered last.
+    ordered: Count24,
     /// The newest generation that was seen.
     generation: Count24,
     quiet_looks: u32,
@@ -103,7 +120,9 @@ impl AgentPart {
         Self {
             has_hook,
             kept,
-            set_up: kept.map(|it| it.site),
+            set_up: kept.filter(|it| it.is_sure).map(|it| it.site),
+            is_unsure: kept.is_some_and(|it| !it.is_sure),
+            ordered: kept.map_or(Count24::ZERO, |it| it.hook),
             generation: Count24::ZERO,
             quiet_looks: 0,
             running: None,
@@ -115,8 +134,8 @@ impl AgentPart {
 
     /// Takes in a look; says what is to be done.
     pub fn look(&mut self, view: &AgentView) -> AgentTurn {
-        if let Some(exit_code) = view.ended {
-            self.on_end(exit_code);
+        if let Some(end) = view.ended {
+            self.on_end(end);
         }
         let Some(assignment) = view.assignment else {
             return AgentTurn::default();
@@ -182,19 +201,27 @@ impl AgentPart {
     /// A node that serves: its servers are set up for that site, or are to be.
     fn serves(&mut self, assignment: Assignment) -> Option<HookOrder> {
         let site = assignment.site;
-        let from = *self.set_up.get_or_insert(site);
-        let again = from != site && self.has_hook && self.step == AgentStep::Begun;
+        if !self.is_unsure {
+            self.set_up.get_or_insert(site);
+        }
+        let again = self.set_up != Some(site) && self.has_hook && self.step == AgentStep::Begun;
         match again {
-            true => self.order(site, Some(from)),
+            true => self.order(site, self.set_up),
             false => None,
         }
     }
 
-    /// One hook at a time: one of an older generation ends first.
+    /// One hook at a time: one of an older generation ends first. One that an agent before this one has begun is not
+    /// begun again.
     fn order(&mut self, site: SiteNumber, from: Option<SiteNumber>) -> Option<HookOrder> {
         if self.running.is_some() {
             return None;
         }
+        if self.ordered == self.generation {
+            (self.step, self.exit_code) = (AgentStep::HookFailed, u8::MAX);
+            return None;
+        }
+        self.ordered = self.generation;
         self.step = AgentStep::HookRuns;
         self.running = Some(HookOrder {
             generation: self.generation,
@@ -205,16 +232,18 @@ impl AgentPart {
     }
 
     /// What a hook has set up is set up, whatever the generation is by now.
-    fn on_end(&mut self, exit_code: Option<u8>) {
+    fn on_end(&mut self, end: HookEnd) {
         let Some(order) = self.running.take() else {
             return;
         };
-        let is_well = exit_code == Some(0);
+        let is_well = end.exit_code == Some(0);
         if is_well {
-            self.set_up = Some(order.site);
+            (self.set_up, self.is_unsure) = (Some(order.site), false);
+        } else if !end.is_undone {
+            (self.set_up, self.is_unsure) = (None, true);
         }
         if order.generation == self.generation {
-            self.exit_code = exit_code.unwrap_or(u8::MAX);
+            self.exit_code = end.exit_code.unwrap_or(u8::MAX);
             self.step = match is_well {
                 true => AgentStep::HookDone,
                 false => AgentStep::HookFailed,
@@ -238,6 +267,8 @@ impl AgentPart {
             generation: self.generation,
             site,
             lent,
+            hook: self.ordered,
+            is_sure: !self.is_unsure && self.running.is_none(),
         };
         (self.kept.replace(keep) != Some(keep)).then_some(keep)
     }
@@ -285,7 +316,10 @@ mod tests {
 
     fn ended(assignment: Assignment, exit_code: Option<u8>) -> AgentView {
         AgentView {
-            ended: Some(exit_code),
+            ended: Some(HookEnd {
+                exit_code,
+                is_undone: true,
+            }),
             ..view(assignment, 0)
         }
     }
@@ -300,6 +334,17 @@ mod tests {
             generation: Count24::new(generation),
             site,
             lent,
+            hook: Count24::ZERO,
+            is_sure: true,
+        })
+    }
+
+    /// The same after the hook of this generation was ordered.
+    fn kept_after(generation: u32, site: SiteNumber, is_sure: bool) -> Option<KeptAssignment> {
+        kept(generation, site, false).map(|it| KeptAssignment {
+            hook: Count24::new(generation),
+            is_sure,
+            ..it
         })
     }
 
@@ -358,14 +403,19 @@ mod tests {
                 from: Some(Y),
             };
             assert_eq!(turn.run, Some(order));
+            assert_eq!(turn.keep, kept_after(5, Y, false), "before it begins");
             assert_eq!(step(turn), (5, AgentStep::HookRuns));
             assert_eq!(agent.look(&view(switching, 0)).run, None);
             let turn = agent.look(&ended(switching, exit_code));
             assert_eq!((turn.run, step(turn)), (None, (5, expected)));
             let code = turn.status.map(|it| it.exit_code);
             assert_eq!(code, Some(exit_code.unwrap_or(255)));
-            let is_well = exit_code == Some(0);
-            assert_eq!(turn.keep.is_some(), is_well, "set up for another site");
+            let site = match exit_code {
+                Some(0) => X,
+                Some(_) | None => Y,
+            };
+            let keep = turn.keep.map(|it| (it.site, it.is_sure));
+            assert_eq!(keep, Some((site, true)));
             assert_eq!(agent.look(&view(switching, 0)).run, None);
         }
     }
@@ -392,7 +442,7 @@ mod tests {
         assert_eq!(run, Some((6, Y, Some(X))));
         let turn = agent.look(&ended(back, Some(0)));
         assert_eq!(step(turn), (6, AgentStep::HookDone));
-        assert_eq!(turn.keep, kept(6, Y, false));
+        assert_eq!(turn.keep, kept_after(6, Y, true));
         // One that failed has left all as it was.
         let mut agent = drained(true);
         agent.look(&view(switching, 0));
@@ -427,6 +477,37 @@ mod tests {
         assert_eq!(agent.generation.get(), 6);
     }
 
+    #[test]
+    fn after_a_hook_that_was_cut_off_or_not_undone_it_runs_for_whatever_the_node_serves() {
+        // The agent ended while the hook of generation 5 ran.
+        for site in [X, Y] {
+            let mut agent = AgentPart::new(true, kept_after(5, Y, false));
+            let turn = agent.look(&view(serves(6, site), 0));
+            let run = turn.run.map(|it| (it.generation.get(), it.site, it.from));
+            assert_eq!(run, Some((6, site, None)));
+            let turn = agent.look(&ended(serves(6, site), Some(0)));
+            assert_eq!(turn.keep, kept_after(6, site, true));
+        }
+        // Its word is still there: the hook of a generation begins once, whichever agent begins it.
+        let mut agent = AgentPart::new(true, kept_after(5, Y, false));
+        let switching = drains(5).switching();
+        agent.look(&view(switching, 0));
+        let turn = agent.look(&view(switching, 0));
+        assert_eq!((turn.run, step(turn)), (None, (5, AgentStep::HookFailed)));
+        // One that could not be undone.
+        let mut agent = drained(true);
+        agent.look(&view(switching, 0));
+        let cut = AgentView {
+            ended: Some(HookEnd {
+                exit_code: Some(1),
+                is_undone: false,
+            }),
+            ..view(switching, 0)
+        };
+        agent.look(&cut);
+        assert!(agent.look(&view(serves(6, Y), 0)).run.is_some());
+    }
+
     /// A5, under whatever is seen in whatever order.
     #[test]
     fn a_hook_runs_once_per_generation_and_never_before_its_node_is_drained() {
@@ -450,7 +531,10 @@ mod tests {
                 let ends = runs && below(3) == 0;
                 let exit_code = [Some(0), Some(1), None][below(3) as usize];
                 let seen = AgentView {
-                    ended: ends.then_some(exit_code),
+                    ended: ends.then_some(HookEnd {
+                        exit_code,
+                        is_undone: below(2) == 0,
+                    }),
                     ..view(word, connections)
                 };
                 runs &= !ends;

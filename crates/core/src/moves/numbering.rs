@@ -247,6 +247,11 @@ impl Constitution {
         self.nodes.len()
     }
 
+    /// L, of its sites.
+    pub fn site_list(&self) -> u64 {
+        site_list(self.sites.iter().map(|it| it.name.as_str()))
+    }
+
     /// Whether nodes end their requests before they serve another site.
     pub fn drains(&self) -> bool {
         self.drain
@@ -266,6 +271,17 @@ impl ConstitutionWord {
             serial: word as u32,
         }
     }
+}
+
+/// L: which sites numbers mean, as front-ends write it for an agent that knows them by name. Never 0.
+pub fn site_list<'n>(names: impl IntoIterator<Item = &'n str>) -> u64 {
+    let mut names: Vec<_> = names.into_iter().collect();
+    names.sort_unstable();
+    let mut hash = Fnv::new();
+    for name in &names {
+        hash.text(name);
+    }
+    (u64::from(hash.folded()) << 32 | names.len() as u64).max(1)
 }
 
 fn place<T>(sorted: &[T], name: &str, name_of: impl Fn(&T) -> &str) -> Option<usize> {
@@ -379,6 +395,18 @@ mod tests {
             made(&sites, &nodes, 2).word().digest,
             "the serial is apart"
         );
+    }
+
+    #[test]
+    fn the_list_of_sites_is_that_of_their_names_whatever_their_order_and_rules() {
+        let one = made(&[site("b", 1, 9), site("a", 2, 4)], &[], 1);
+        assert_eq!(one.site_list(), site_list(["a", "b"]));
+        let other = made(&[site("a", 0, 1), site("b", 0, 1)], &[], 7);
+        assert_eq!(one.site_list(), other.site_list());
+        for names in [&["a"][..], &["a", "c"], &["ab"], &["a", "b", "c"], &[]] {
+            assert_ne!(site_list(names.iter().copied()), one.site_list());
+        }
+        assert_ne!(site_list([]), 0);
     }
 
     #[test]

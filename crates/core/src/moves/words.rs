@@ -4,6 +4,7 @@
 //! S[x] lock of a site       sequence 24 | phase 3 | node 12 | generation 10 | other site 7 | tag 8
 //! A[n] assignment of a node generation 24 | state 4 | site 8 | from 8 | cause 4 | flags 4 | by 12
 //! B[n] the agent's status   generation 24 | step 4 | connections 20 | exit code 8 | spare 8
+//! L[n] list of sites        digest 32 | count 32 (`numbering.rs`)
 //! K    constitution         digest 32 | serial 32
 //! U[x] update counter       64, only ever added to
 //! tag  GIVE: low 8 bits of the receiver's sequence; TAKE, COMMIT, VOID: cause 4 | owner 4
@@ -63,6 +64,8 @@ pub const CONSTITUTION_WORD: u32 = 8;
 pub const ASSIGNMENT_WORD: u32 = 0;
 /// The word of a node's region that holds its agent's status, B.
 pub const AGENT_WORD: u32 = 1;
+/// The word of a node's region that says of which list the numbers of sites are, L.
+pub const SITE_LIST_WORD: u32 = 2;
 
 /// A count of 24 bits that comes round, and leaves out 0 on the way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

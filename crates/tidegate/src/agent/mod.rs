@@ -217,6 +217,9 @@ fn run(args: AgentArgs, output: Output) -> Result<(), Failure> {
                 () = stop.wait() => return Ok(()),
                 () = tokio::time::sleep(LOOK) => {}
             }
+            for event in agent.moves_events() {
+                output.event(event.name, &event.text);
+            }
             for lost in agent.look() {
                 output.event("rung", &lost);
             }
@@ -229,7 +232,7 @@ fn run(args: AgentArgs, output: Output) -> Result<(), Failure> {
                 output.event("flood", &format!("this agent is flooded: {met}"));
             }
             if !status.running {
-                return Err(Failure::Failed("the sampling thread has ended".into()));
+                return Err(Failure::Failed("a thread of the agent has ended".into()));
             }
         }
     })?;
@@ -313,6 +316,9 @@ fn config(args: AgentArgs) -> Result<(AgentConfig, Option<String>), Failure> {
     };
     if args.settings().is_some() && args.key_file.is_some() {
         config.keys = keys(args.key_file.as_deref())?;
+        if let (Some(moves), Some(key)) = (&mut config.moves, config.keys.first()) {
+            moves.node.clone_from(&key.node);
+        }
     }
     let AgentArgs {
         listen,

@@ -3,6 +3,7 @@
 use tidegate_core::admission::AdmissionKind;
 use tidegate_core::units::{size_units, time_units};
 
+use super::agent_moves::{AgentMovesFile, SiteHookFile};
 use super::answers::{PriorityFile, RetryBudgetFile, SessionFile};
 use super::apis::{ConsulFile, KubernetesFile};
 use super::check::CheckFile;
@@ -69,6 +70,8 @@ pub(crate) fn page() -> String {
         ("[culprits]", CulpritsFile::docs()),
         ("[load]", LoadFile::docs()),
         ("[agent]", AgentFile::docs()),
+        ("[agent.moves]", AgentMovesFile::docs()),
+        ("[[agent.moves.site]]", SiteHookFile::docs()),
         ("[process]", ProcessFile::docs()),
         ("[state]", StateTable::docs()),
         ("[cluster]", ClusterFile::docs()),

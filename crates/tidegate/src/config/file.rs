@@ -9,6 +9,7 @@ use tidegate_core::admission::{AdmissionConfig, AdmissionKind, Priority};
 use tidegate_core::units::Size;
 
 use super::address::NodeAddress;
+use super::agent_moves::AgentMovesFile;
 use super::answers::{PriorityFile, RetryAfter, RetryBudgetFile, SessionFile};
 use super::check::CheckFile;
 use super::culprits::CulpritsFile;
@@ -352,6 +353,8 @@ table! {
         rungs: Vec<At<String>> = Vec::new();
         /// Networks that are listened to, such as `10.0.0.0/8`. Empty: all.
         allow: Vec<At<String>> = Vec::new();
+        /// What is done when the node moves to another site.
+        moves: Option<AgentMovesFile> = None;
     }
 }
 

@@ -12,6 +12,7 @@
 //! bound shows when it is bound.
 
 pub(crate) mod address;
+pub(crate) mod agent_moves;
 mod answers;
 mod apis;
 mod bounded;

@@ -17,11 +17,12 @@ use tidegate_core::topology::discovered::can_serve;
 use tidegate_core::topology::routes::{RouteError, Routes};
 use tidegate_core::topology::{ClusterSpec, NodeSpec, SiteId, SiteSpec};
 use tidegate_core::units::format_duration;
-use tidegate_node::{AgentConfig, RUNGS};
+use tidegate_node::{AgentConfig, MovesConfig, RUNGS};
 use tidegate_proxy::{ForwardedConfig, LogConfig, LogTarget, Ports, SiteConfig};
 use tidegate_remote::udp::Network;
-use tidegate_remote::udp::key_file::{KeyFile, Master, NAME_MAX, is_name};
+use tidegate_remote::udp::key_file::{KeyFile, Master, NAME_MAX, NodeKey, is_name};
 
+use super::agent_moves::{self, AgentMovesFile};
 use super::check;
 use super::culprits::class_names;
 use super::discover::{PlannedKeys, ReadPlan};
@@ -176,7 +177,10 @@ impl Checker<'_> {
                 self.problem(watched.place(), "a process without a name", "empty");
             }
         }
+        let moves = file.moves.value.as_ref();
+        let moves = moves.map(|it| self.agent_moves(it, keys.as_deref()));
         Some(AgentConfig {
+            moves,
             listen: file.listen.value,
             interval: file.interval.value,
             shm: file.shm.value.as_ref().map(|path| self.path(path)),
@@ -188,6 +192,14 @@ impl Checker<'_> {
             allow: self.networks(&file.allow.value)?,
             ..AgentConfig::new(keys?)
         })
+    }
+
+    fn agent_moves(&mut self, file: &AgentMovesFile, keys: Option<&[NodeKey]>) -> MovesConfig {
+        let names: Vec<_> = file.site.iter().map(|it| &it.name).collect();
+        self.names("site", &names);
+        let node = keys.and_then(|keys| keys.first());
+        let node = node.map_or("", |key| key.node.as_str());
+        agent_moves::moves(file, &self.folder, node, self.problems)
     }
 
     fn rungs(&mut self, names: &[At<String>]) -> Option<Vec<Rung>> {

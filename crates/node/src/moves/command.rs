@@ -1,0 +1,270 @@
+//! One command of a hook: an argument list without a shell, in a process group of its own, with a deadline and bounded output.
+//!
+//! Failure case: what a command leaves running in the background when it ends well is left alone; when the command runs out of
+//! time, its whole group is killed.
+
+use std::io::{ErrorKind, PipeReader, Read as _};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use tidegate_core::time::Timestamp;
+use tidegate_remote::clock;
+
+/// Most of a command's output that is kept; the rest is read and thrown away.
+const OUTPUT_BYTES_MAX: usize = 4096;
+/// Most reads of output at once: what writes without end does not outrun the deadline.
+const READS_MAX: usize = 256;
+/// Between two looks at whether the agent ends.
+const LOOK: Duration = Duration::from_millis(100);
+/// Where programs look for others.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// How a command ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum CommandEnd {
+    /// By itself, with this code.
+    Exit(u8),
+    /// By a signal.
+    Signal(i32),
+    /// It was killed as its time was over.
+    TimedOut,
+    /// It was killed as the agent ends.
+    Stopped,
+    /// It did not begin.
+    NotStarted(String),
+}
+
+/// A command that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct EndedCommand {
+    pub(super) end: CommandEnd,
+    /// What it wrote, as far as it is kept.
+    pub(super) output: String,
+}
+
+/// Until when a command may run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits<'a> {
+    pub(super) deadline: Timestamp,
+    /// The agent ends.
+    pub(super) stop: &'a AtomicBool,
+}
+
+/// Runs a command to its end.
+pub(super) fn run(
+    arguments: &[String],
+    environment: &[(&str, String)],
+    limits: Limits<'_>,
+) -> EndedCommand {
+    let not_started = |error: std::io::Error| EndedCommand {
+        end: CommandEnd::NotStarted(error.to_string()),
+        output: String::new(),
+    };
+    match start(arguments, environment) {
+        Ok((child, output)) => Running {
+            child,
+            output: Some(output),
+            kept: Vec::new(),
+        }
+        .wait(limits),
+        Err(error) => not_started(error),
+    }
+}
+
+fn start(
+    arguments: &[String],
+    environment: &[(&str, String)],
+) -> std::io::Result<(Child, PipeReader)> {
+    use std::os::unix::process::CommandExt as _;
+    let (program, rest) = arguments.split_first().ok_or(ErrorKind::InvalidInput)?;
+    let (reader, writer) = std::io::pipe()?;
+    rustix::io::ioctl_fionbio(&reader, true)?;
+    let mut command = Command::new(program);
+    command
+        .args(rest)
+        .env_clear()
+        .env("PATH", PATH)
+        .envs(environment.iter().map(|(name, value)| (name, value)))
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(writer.try_clone()?)
+        .stderr(writer)
+        .process_group(0);
+    Ok((command.spawn()?, reader))
+}
+
+struct Running {
+    child: Child,
+    /// None once all writers have closed it.
+    output: Option<PipeReader>,
+    kept: Vec<u8>,
+}
+
+impl Running {
+    fn wait(mut self, limits: Limits<'_>) -> EndedCommand {
+        let end = self.end(limits);
+        self.read();
+        let output = String::from_utf8_lossy(&self.kept).trim_end().to_owned();
+        EndedCommand { end, output }
+    }
+
+    fn end(&mut self, limits: Limits<'_>) -> CommandEnd {
+        let pid = Pid::from_child(&self.child);
+        // Without one the command is looked at ten times a second.
+        let ended = pidfd_open(pid, PidfdFlags::empty()).ok();
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return end_of(status),
+                Ok(None) => {}
+                Err(error) => return self.kill(CommandEnd::NotStarted(error.to_string())),
+            }
+            let left = limits.deadline.since(clock::now());
+            if left.is_zero() {
+                return self.kill(CommandEnd::TimedOut);
+            }
+            if limits.stop.load(Ordering::Acquire) {
+                return self.kill(CommandEnd::Stopped);
+            }
+            let wait = left.min(LOOK);
+            let wait = Timespec {
+                tv_sec: wait.as_secs() as i64,
+                tv_nsec: i64::from(wait.subsec_nanos()),
+            };
+            let mut waited = Vec::with_capacity(2);
+            waited.extend(ended.iter().map(|fd| PollFd::new(fd, PollFlags::IN)));
+            waited.extend(self.output.iter().map(|fd| PollFd::new(fd, PollFlags::IN)));
+            // A signal in between is another turn.
+            poll(&mut waited, Some(&wait)).ok();
+            drop(waited);
+            self.read();
+        }
+    }
+
+    /// Takes what was written so far.
+    fn read(&mut self) {
+        let mut buffer = [0; 1024];
+        for _ in 0..READS_MAX {
+            let Some(output) = &mut self.output else {
+                return;
+            };
+            match output.read(&mut buffer) {
+                Ok(0) => self.output = None,
+                Ok(length) => {
+                    let room = OUTPUT_BYTES_MAX - self.kept.len();
+                    self.kept.extend_from_slice(&buffer[..length.min(room)]);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(_) => self.output = None,
+            }
+        }
+    }
+
+    fn kill(&mut self, end: CommandEnd) -> CommandEnd {
+        // It may have ended by now.
+        kill_process_group(Pid::from_child(&self.child), Signal::KILL).ok();
+        self.child.wait().ok();
+        end
+    }
+}
+
+fn end_of(status: std::process::ExitStatus) -> CommandEnd {
+    use std::os::unix::process::ExitStatusExt as _;
+    match status.code() {
+        Some(code) => CommandEnd::Exit(u8::try_from(code).unwrap_or(u8::MAX)),
+        None => CommandEnd::Signal(status.signal().unwrap_or_default()),
+    }
+}
+
+impl CommandEnd {
+    /// Whether it ended well.
+    pub(super) fn is_well(&self) -> bool {
+        *self == Self::Exit(0)
+    }
+
+    /// Its exit code, if it has one.
+    pub(super) fn exit_code(&self) -> Option<u8> {
+        match self {
+            Self::Exit(code) => Some(*code),
+            Self::Signal(_) | Self::TimedOut | Self::Stopped | Self::NotStarted(_) => None,
+        }
+    }
+
+    /// In words, after the command's name.
+    pub(super) fn text(&self) -> String {
+        match self {
+            Self::Exit(code) => format!("ended with exit code {code}"),
+            Self::Signal(signal) => format!("was ended by signal {signal}"),
+            Self::TimedOut => "was killed: the hook's time is over".into(),
+            Self::Stopped => "was killed: the agent ends".into(),
+            Self::NotStarted(why) => format!("did not start: {why}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(text: &str, within: Duration) -> EndedCommand {
+        let arguments = ["/bin/sh", "-c", text].map(str::to_owned);
+        let stop = AtomicBool::new(false);
+        let limits = Limits {
+            deadline: clock::now() + within,
+            stop: &stop,
+        };
+        run(&arguments, &[("TIDEGATE_SITE", "shop".into())], limits)
+    }
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn exit_code_and_output_are_kept_and_the_environment_is_ours_alone() {
+        let ended = shell("echo to $TIDEGATE_SITE $HOME; echo no >&2; exit 3", LONG);
+        assert_eq!(ended.end, CommandEnd::Exit(3));
+        assert_eq!(ended.output, "to shop\nno");
+        assert_eq!(shell("kill -9 $$", LONG).end, CommandEnd::Signal(9));
+        let stop = AtomicBool::new(false);
+        let limits = Limits {
+            deadline: clock::now() + LONG,
+            stop: &stop,
+        };
+        let none = run(&["/no/such".to_owned()], &[], limits);
+        assert!(matches!(none.end, CommandEnd::NotStarted(_)), "{none:?}");
+    }
+
+    #[test]
+    fn output_is_bounded_and_does_not_hold_a_command_up() {
+        let ended = shell("yes 0123456789 | head -c 1000000; exit 0", LONG);
+        assert_eq!(
+            (ended.end, ended.output.len()),
+            (CommandEnd::Exit(0), OUTPUT_BYTES_MAX)
+        );
+    }
+
+    #[test]
+    fn a_command_that_takes_too_long_is_killed_with_all_that_it_has_started() {
+        let ended = shell("sleep 600 & echo $!; sleep 600", Duration::from_millis(300));
+        assert_eq!(ended.end, CommandEnd::TimedOut);
+        let stat = format!("/proc/{}/stat", ended.output);
+        // It stays as a zombie where nothing above the shell waits for it.
+        let runs = || std::fs::read_to_string(&stat).is_ok_and(|it| !it.contains(") Z "));
+        while runs() {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn an_agent_that_ends_kills_its_command() {
+        let stop = AtomicBool::new(true);
+        let limits = Limits {
+            deadline: clock::now() + LONG,
+            stop: &stop,
+        };
+        let arguments = ["/bin/sleep", "600"].map(str::to_owned);
+        assert_eq!(run(&arguments, &[], limits).end, CommandEnd::Stopped);
+    }
+}
