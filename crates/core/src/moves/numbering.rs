@@ -90,6 +90,8 @@ pub struct Constitution {
     sites: Vec<SiteRules>,
     nodes: Vec<(String, SiteNumber)>,
     drain: bool,
+    /// Whether agents set them up for their new site.
+    hook: bool,
     serial: u32,
 }
 
@@ -163,8 +165,15 @@ impl Constitution {
             sites,
             nodes,
             drain,
+            hook: false,
             serial,
         })
+    }
+
+    /// The same, with nodes that their agents set up for their new site.
+    #[must_use]
+    pub fn with_hook(self) -> Self {
+        Self { hook: true, ..self }
     }
 
     /// Its word.
@@ -177,7 +186,7 @@ impl Constitution {
 
     fn digest(&self) -> u32 {
         let mut hash = Fnv::new();
-        hash.number(u64::from(self.drain));
+        hash.number(u64::from(self.drain) + 2 * u64::from(self.hook));
         hash.number(self.sites.len() as u64);
         for site in &self.sites {
             hash.text(&site.name);
@@ -390,6 +399,8 @@ mod tests {
         assert_ne!(one, one_node(&sites));
         let at_once = Constitution::new(sites.to_vec(), nodes.to_vec(), false, 1).unwrap();
         assert_ne!(one, at_once.word().digest);
+        let with_hook = made(&sites, &nodes, 1).with_hook();
+        assert_ne!(one, with_hook.word().digest);
         assert_eq!(
             one,
             made(&sites, &nodes, 2).word().digest,

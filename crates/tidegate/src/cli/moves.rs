@@ -167,10 +167,12 @@ fn under_way(shown: &MoveUnderWay) -> String {
         state,
         seconds,
         in_flight,
+        connections,
         ..
     } = shown;
+    let connections = connections.map_or(String::new(), |it| format!(", {it} connections"));
     format!(
-        "under way: {node}: {from} -> {to} ({cause}), {state} for {seconds:.1} s, {in_flight} requests there"
+        "under way: {node}: {from} -> {to} ({cause}), {state} for {seconds:.1} s, {in_flight} requests there{connections}"
     )
 }
 

@@ -27,6 +27,8 @@ const COUNT_MAX: u32 = NODES_MAX as u32;
 /// A node is drained after 1.25 s without a request, so less would take back each move.
 const DRAIN_MIN: Duration = Duration::from_secs(2);
 const DRAIN_MAX: Duration = Duration::from_secs(3600);
+const HOOK_MIN: Duration = Duration::from_secs(1);
+const HOOK_MAX: Duration = Duration::from_secs(3600);
 const WARM_UP: Duration = Duration::from_secs(2);
 const WARM_UP_MAX: Duration = Duration::from_secs(3600);
 
@@ -66,15 +68,19 @@ table! {
         /// Which node is moved.
         choice: ChoiceName = ChoiceName::Gain;
         /// How long a node that moves may take to end the requests of its former site; if they take longer, it stays there. `none`: it
-        /// serves the other site at once, and ends them beside. With engine `memory` only.
-        drain: DrainSetting = DrainSetting(None);
+        /// serves the other site at once, and ends them beside. Several front-ends, or a `hook`: only nodes move whose agent has
+        /// `[agent.moves]`, as it counts the connections of all of them.
+        drain: PeriodSetting = PeriodSetting(None);
+        /// How long the hook may take that a node's agent runs before the node serves its new site, undoing it included: set it to
+        /// twice the greatest `timeout` of `[[agent.moves.site]]`. `none`: nodes serve each site as they are. Needs `drain`, and
+        /// engine `region` or `etcd`.
+        hook: PeriodSetting = PeriodSetting(None);
         /// Most moves of a site in a minute.
         moves_max: u32 = 10, in 1..=FLAP_BUDGET_MAX as u32;
         /// How long a node that has moved takes to get its full share of its new site's requests, like `slow_start` of a site;
         /// the longer of both counts. `0s`: it has it at once.
         warm_up: Duration = WARM_UP, in Duration::ZERO..=WARM_UP_MAX;
     }
-    later { hook: "commands on a node that moves" }
 }
 
 table! {
@@ -136,11 +142,11 @@ impl Setting for HistorySetting {
     }
 }
 
-/// How long a drain may take as the file has it.
+/// How long something may take that may also not be there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DrainSetting(Option<Duration>);
+pub(crate) struct PeriodSetting(Option<Duration>);
 
-impl Setting for DrainSetting {
+impl Setting for PeriodSetting {
     fn kind() -> String {
         format!("\"none\" or {}", Duration::kind())
     }
@@ -217,6 +223,16 @@ pub(crate) struct Reconfigure {
     pub(crate) warm_up: Duration,
     /// How long a node may take to end its old site's requests; none: it serves both sites until they have ended.
     pub(crate) drain: Option<Duration>,
+    /// How long an agent's hook may take; none: there is none.
+    pub(crate) hook: Option<Duration>,
+}
+
+impl Reconfigure {
+    /// Whether agents must say when a node is drained: requests of this front-end alone do not.
+    pub(crate) fn needs_agents(&self) -> bool {
+        let is_shared = self.engine != MovesEngine::Memory;
+        is_shared && self.drain.is_some() && (self.hook.is_some() || self.front_ends > 1)
+    }
 }
 
 /// Sites that take part in moves, and nodes that can be moved, as the file has them.
@@ -266,12 +282,20 @@ impl Movable {
         moved.filter(|(node, site)| is_known(node, site)).collect()
     }
 
-    /// What front-ends have in common. Whether nodes drain is part of it.
+    /// What front-ends have in common. Whether nodes drain, and are set up, is part of it.
     ///
     /// # Errors
     /// Too many of either, or a floor above its ceiling.
-    pub(crate) fn constitution(&self, drain: bool) -> Result<Constitution, NumberingError> {
-        Constitution::new(self.sites.clone(), self.nodes.clone(), drain, self.serial)
+    pub(crate) fn constitution(
+        &self,
+        drain: bool,
+        hook: bool,
+    ) -> Result<Constitution, NumberingError> {
+        let made = Constitution::new(self.sites.clone(), self.nodes.clone(), drain, self.serial)?;
+        Ok(match hook {
+            true => made.with_hook(),
+            false => made,
+        })
     }
 }
 
@@ -312,11 +336,7 @@ pub(super) fn reconfigure(
         let label = "a node is drained after 1.25 s without a request";
         problems.push(Problem::new(table.drain.place(), message, label));
     }
-    if drain.is_some() && table.engine.value != EngineName::Memory {
-        let message = "`drain` of several front-ends is not available in this version";
-        let label = "each counts its own requests alone";
-        problems.push(Problem::new(table.drain.place(), message, label));
-    }
+    check_hook(table, problems);
     let front_ends = &file.cluster.front_ends;
     if front_ends.value > 1 && table.engine.value == EngineName::Memory {
         let message = "front-ends agree on moves by words that all of them reach";
@@ -331,7 +351,7 @@ pub(super) fn reconfigure(
         let problem = Problem::new(table.enabled.place(), message, label);
         problems.push(problem.help("give `nodes = { min = 1 }` to each site that takes part"));
     }
-    if let Err(error) = movable.constitution(drain.is_some()) {
+    if let Err(error) = movable.constitution(drain.is_some(), false) {
         problems.push(Problem::new(
             table.enabled.place(),
             error.to_string(),
@@ -352,5 +372,29 @@ pub(super) fn reconfigure(
         moves_max: table.moves_max.value as usize,
         warm_up: table.warm_up.value,
         drain: table.drain.value.0,
+        hook: table.hook.value.0,
     })
+}
+
+fn check_hook(table: &ReconfigureFile, problems: &mut Problems) {
+    let Some(hook) = table.hook.value.0 else {
+        return;
+    };
+    let at = table.hook.place();
+    if !(HOOK_MIN..=HOOK_MAX).contains(&hook) {
+        let (least, most) = (format_duration(HOOK_MIN), format_duration(HOOK_MAX));
+        let message = format!("`hook` must be \"none\", or from {least} to {most}");
+        problems.push(Problem::new(at.clone(), message, "out of range"));
+    }
+    if table.drain.value.0.is_none() {
+        let message = "a node is set up for another site once it has ended the requests of its own";
+        let problem = Problem::new(at.clone(), message, "needs `drain`");
+        problems.push(problem.help("set `drain = \"5s\"`"));
+    }
+    if table.engine.value == EngineName::Memory {
+        let message = "agents see the words of `engine = \"region\"` and \"etcd\" only";
+        let problem = Problem::new(at, message, "the engine is `memory`");
+        problems
+            .push(problem.help("set `engine = \"region\"` and a `home`, also for one front-end"));
+    }
 }

@@ -11,6 +11,7 @@
 //! |---|---|
 //! | `task` | looks, moves and says so |
 //! | `party` | what moves by one constitution |
+//! | `agents` | what nodes' agents say |
 //! | `engine` | where words are, and how they are reached |
 //! | `sight` | loads of sites and nodes |
 //! | `record`, `models` | what became of moves, for people |
@@ -18,6 +19,7 @@
 //! The decisions are `tidegate_core::moves`; here is what they look at and what they reach. Failure case: a change of the
 //! cluster that is refused: the node's word is taken back, and it stays where it was.
 
+mod agents;
 mod engine;
 pub(crate) mod models;
 mod party;

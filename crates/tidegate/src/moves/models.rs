@@ -101,6 +101,9 @@ pub(crate) struct MoveUnderWay {
     pub(crate) seconds: f64,
     /// Its requests of this front-end.
     pub(crate) in_flight: u64,
+    /// Connections that its agent counts while it drains; null without an agent that counts.
+    #[serde(default)]
+    pub(crate) connections: Option<u32>,
 }
 
 /// A move.

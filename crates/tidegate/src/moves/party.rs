@@ -7,6 +7,7 @@
 //!
 //! Failure case: a home that changes between two looks makes swaps fail, which costs a move and nothing else.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tidegate_core::load::LoadTable;
@@ -19,11 +20,12 @@ use tidegate_core::moves::numbering::Constitution;
 use tidegate_core::moves::plan::{NodeReading, SiteReading};
 use tidegate_core::moves::quiet::Quiet;
 use tidegate_core::moves::steps::{Attempt, AttemptEnd, MoveReply};
-use tidegate_core::moves::words::{NodeNumber, WordError};
+use tidegate_core::moves::words::{AgentStatus, NodeNumber, WordError};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::Topology;
 use tidegate_remote::clock;
 
+use super::agents::Agents;
 use super::engine::Words;
 use super::sight::Places;
 
@@ -52,6 +54,8 @@ pub(super) struct Party {
     readings: Vec<NodeReading>,
     /// By node.
     quiet: Vec<Quiet>,
+    /// What agents say, where they must say that a node is drained.
+    agents: Option<Agents>,
     garbled: Option<(NodeNumber, WordError)>,
 }
 
@@ -117,6 +121,7 @@ impl Party {
         places: Places,
         words: Words,
         patience: Patience,
+        agents: Option<Agents>,
         seed: u64,
     ) -> Self {
         let nodes = mover.constitution().nodes();
@@ -133,6 +138,7 @@ impl Party {
             nodes: vec![NodeWatch::default(); nodes],
             readings: vec![NodeReading::Unread; nodes],
             quiet: vec![Quiet::default(); nodes],
+            agents,
             garbled: None,
         }
     }
@@ -212,9 +218,76 @@ impl Party {
             sites: look.map_or_else(none, |it| it.sites.clone()),
             nodes: self.readings.clone(),
             site_sights: self.places.sites(topology, table, now),
-            node_sights: self.places.nodes(topology, table, &self.quiet, now),
+            node_sights: self.node_sights(topology, table, now),
             mend,
         }
+    }
+
+    /// What is seen of nodes. Where agents must say when one is drained, one whose agent does not is not moved.
+    fn node_sights(
+        &self,
+        topology: &Topology,
+        table: &LoadTable,
+        now: Timestamp,
+    ) -> Vec<NodeSight> {
+        let mut sights = self.places.nodes(topology, table, &self.quiet, now);
+        let Some(agents) = &self.agents else {
+            return sights;
+        };
+        for (number, sight) in sights.iter_mut().enumerate() {
+            let node = NodeNumber(number as u16);
+            sight.agent = agents.status(node);
+            sight.quiet_since = None;
+            sight.fresh &= agents.is_ready(node, self.mover.assignment(node));
+        }
+        sights
+    }
+
+    /// Asks agents, where they must say when a node is drained; at once those of nodes on their way and of these.
+    pub(super) async fn ask_agents(&mut self, waiting: &BTreeSet<String>) {
+        let Some(agents) = &mut self.agents else {
+            return;
+        };
+        // An agent that goes by our numbers would follow words that do not.
+        if !self.believes {
+            return;
+        }
+        let is_read = |node: NodeNumber| {
+            let reading = self.readings.get(node.index());
+            reading.is_some_and(|it| *it != NodeReading::Silent)
+        };
+        let is_urgent = |node| {
+            let name = self.mover.constitution().node_name(node);
+            let is_on_its_way = self
+                .mover
+                .assignment(node)
+                .is_some_and(|it| !it.is_serving());
+            is_on_its_way || name.is_some_and(|it| waiting.contains(it))
+        };
+        agents.look(&self.words, is_urgent, is_read).await;
+    }
+
+    /// What a node's agent said last.
+    pub(super) fn agent(&self, node: NodeNumber) -> Option<AgentStatus> {
+        self.agents.as_ref()?.status(node)
+    }
+
+    /// Whether a node's servers are set up for what it serves, as far as agents do that.
+    pub(super) fn is_set_up(&self, name: &str) -> bool {
+        let Some((agents, node)) = self
+            .agents
+            .as_ref()
+            .zip(self.constitution().node_number(name))
+        else {
+            return true;
+        };
+        agents.is_set_up(node, self.mover.assignment(node))
+    }
+
+    /// Whether a node may move although its agent must follow it.
+    pub(super) fn is_followed(&self, node: NodeNumber) -> bool {
+        let is_ready = |it: &Agents| it.is_ready(node, self.mover.assignment(node));
+        self.agents.as_ref().is_none_or(is_ready)
     }
 
     /// Carries an atomic out. Lost at a node that is not read for long, it is not known and will not be.

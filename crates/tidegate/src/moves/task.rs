@@ -1,5 +1,7 @@
 //! The task that looks, moves and says so.
 
+mod withheld;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -15,12 +17,16 @@ use tidegate_core::moves::mover::{Mover, MoverConfig, MoverLook};
 use tidegate_core::moves::numbering::Constitution;
 use tidegate_core::moves::plan::{MovePlan, NoMove};
 use tidegate_core::moves::steps::{Attempt, AttemptEnd, MoveOp};
-use tidegate_core::moves::words::{Assignment, AssignmentState, MoveCause, NodeNumber, SiteNumber};
+use tidegate_core::moves::words::{
+    AgentStep, Assignment, AssignmentState, MoveCause, NodeNumber, SiteNumber,
+};
 use tidegate_core::time::Timestamp;
+use tidegate_core::topology::Topology;
 use tidegate_proxy::Shared;
 use tidegate_remote::clock;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
+use super::agents::Agents;
 use super::engine::{NodeRegions, Reached, WAITS, Words, Worker};
 use super::models::{MoveCount, MoveDone, MoveRecord, MoveRequest, MoveUnderWay, MovesSite};
 use super::party::{Party, ROUND_TRIP, Trouble};
@@ -115,6 +121,7 @@ impl MovesTask {
         self.follow(now).await;
         self.release_all().await;
         let Some(party) = &mut self.party else { return };
+        party.ask_agents(&self.under_way.to_release).await;
         let topology = self.shared.topology.load_full();
         party.note_quiet(&self.shared.table, now);
         let reading = party.reading(&topology, &self.shared.table, now);
@@ -128,7 +135,8 @@ impl MovesTask {
             party.carry_out(atomic).await;
         }
         for (node, expected, carried) in carried {
-            self.under_way.on_carried(node, carried.cause);
+            let agent = party.agent(node);
+            self.under_way.on_carried(node, carried.cause, agent);
             if let Some(until) = carried.barred_until {
                 party.mover.bar(node, until);
             }
@@ -141,6 +149,7 @@ impl MovesTask {
                 NodeTurn::Leaves(_) => self.leave(node).await,
             }
         }
+        self.withhold_others().await;
         self.follow_words(now).await;
         if let Some(party) = &mut self.party {
             for (site, stood) in help {
@@ -180,7 +189,7 @@ impl MovesTask {
         }
         let config = &self.orders.config;
         let made = movable
-            .constitution(config.drain.is_some())
+            .constitution(config.drain.is_some(), config.hook.is_some())
             .map_err(|error| error.to_string())
             .and_then(|it| {
                 let words = words(config, &it, &moved, &reads)?;
@@ -188,12 +197,7 @@ impl MovesTask {
             });
         match made {
             Ok((constitution, words)) => {
-                let places = Places::of(&constitution, &topology);
-                let seed = now.nanos();
-                let config = mover_config(config, seed);
-                let patience = config.patience;
-                let mover = Mover::new(constitution, config, seed);
-                let mut party = Party::new(mover, places, words, patience, seed);
+                let mut party = party(config, constitution, words, &topology, now);
                 party.read_home(now).await;
                 self.party = Some(party);
             }
@@ -343,26 +347,6 @@ impl MovesTask {
             self.under_way.to_release.insert(name);
         }
         self.end(begun.record, refused.map(|why| why.to_string()));
-    }
-
-    /// Nodes that are not on their way any more get requests again.
-    async fn release_all(&mut self) {
-        for node in std::mem::take(&mut self.under_way.to_release) {
-            let topology = self.shared.topology.load_full();
-            let is_withheld = |id| topology.node(id).withheld;
-            if !topology.node_named(&node).is_some_and(is_withheld) {
-                continue;
-            }
-            if let Err(why) = self.cluster.withhold(node.clone(), false).await {
-                if self.under_way.kept_back.insert(node.clone()) {
-                    let text = format!("node {node} gets no requests yet: {why}");
-                    self.output.event("move_failed", &text);
-                }
-                self.under_way.to_release.insert(node);
-                continue;
-            }
-            self.under_way.kept_back.remove(&node);
-        }
     }
 
     /// The cluster was not changed: the node's word says so.
@@ -518,21 +502,7 @@ impl MovesTask {
         request: &MoveRequest,
         ticks: &mut Interval,
     ) -> Result<MoveDone, String> {
-        let deadline = clock::now() + ORDER_MAX;
-        let plan = loop {
-            self.look().await;
-            let (node, site) = self.numbers(request)?;
-            match self.plan(node, site, request.force)? {
-                Ok(plan) => break plan,
-                // Words are on their way.
-                Err(NoMove::OldView(_) | NoMove::NoWords) if clock::now() < deadline => {}
-                Err(rule) => {
-                    let trouble = self.trouble.as_ref();
-                    return Err(trouble.map_or_else(|| rule.to_string(), |it| it.text().into()));
-                }
-            }
-            ticks.tick().await;
-        };
+        let plan = self.ordered_plan(request, ticks).await?;
         let record = self.record(&plan, None).ok_or("the node is gone")?;
         let done = MoveDone {
             node: record.node.clone(),
@@ -546,6 +516,38 @@ impl MovesTask {
             return Ok(done);
         }
         self.moved(&plan, record, done, ticks).await
+    }
+
+    /// The plan of an order, once words and the node's agent allow one.
+    async fn ordered_plan(
+        &mut self,
+        request: &MoveRequest,
+        ticks: &mut Interval,
+    ) -> Result<MovePlan, String> {
+        let deadline = clock::now() + ORDER_MAX;
+        self.look().await;
+        loop {
+            // A look ends with the home's words: nodes' words are later ones from the next tick on.
+            ticks.tick().await;
+            let (node, site) = self.numbers(request)?;
+            let is_followed = self.party.as_ref().is_none_or(|it| it.is_followed(node));
+            let is_over = clock::now() >= deadline;
+            let begins = matches!(self.trouble, Some(Trouble::Begins(_)));
+            match self.plan(node, site, request.force)? {
+                Ok(plan) if is_followed => return Ok(plan),
+                // Words are on their way.
+                Err(NoMove::OldView(_) | NoMove::NoWords) if !is_over => {}
+                Ok(_) | Err(_) if (begins || !is_followed) && !is_over => {}
+                planned => {
+                    let rule = planned.err().filter(|_| is_followed);
+                    let why =
+                        || rule.map_or_else(|| unfollowed(&request.node), |it| it.to_string());
+                    let trouble = self.trouble.as_ref();
+                    return Err(trouble.map_or_else(why, |it| it.text().into()));
+                }
+            }
+            self.look().await;
+        }
     }
 
     fn numbers(&self, request: &MoveRequest) -> Result<(NodeNumber, SiteNumber), String> {
@@ -640,6 +642,10 @@ impl MovesTask {
                 cause: record.cause,
                 state: state.into(),
                 seconds: now.since(begun.since).as_secs_f64(),
+                connections: party
+                    .agent(*node)
+                    .filter(|it| it.step == AgentStep::Begun)
+                    .map(|it| it.connections),
                 in_flight: place.map_or(0, |id| self.shared.table.in_flight(id)),
             }
         });
@@ -690,6 +696,14 @@ fn words(
     })))
 }
 
+/// Why a node whose agent does not follow its word is not moved.
+fn unfollowed(node: &str) -> String {
+    format!(
+        "the agent of node {node} does not follow moves: it needs [agent.moves], with hooks for all sites that have \
+         `nodes` if `hook` is set"
+    )
+}
+
 /// A swap of a node's word.
 fn swap(node: NodeNumber, expected: Assignment, new: Assignment, born: Timestamp) -> WordAtomic {
     let op = MoveOp::SwapNode {
@@ -728,6 +742,25 @@ fn sites(party: &Party) -> Vec<MovesSite> {
     shown.collect()
 }
 
+/// What moves by this constitution.
+fn party(
+    config: &Reconfigure,
+    constitution: Constitution,
+    words: Words,
+    topology: &Topology,
+    now: Timestamp,
+) -> Party {
+    let places = Places::of(&constitution, topology);
+    let list = config.hook.map(|_| constitution.site_list());
+    let agents = || Agents::new(constitution.nodes(), list);
+    let agents = config.needs_agents().then(agents);
+    let seed = now.nanos();
+    let config = mover_config(config, seed);
+    let patience = config.patience;
+    let mover = Mover::new(constitution, config, seed);
+    Party::new(mover, places, words, patience, agents, seed)
+}
+
 fn mover_config(config: &Reconfigure, seed: u64) -> MoverConfig {
     let chance = (seed % 1000) as f64 / 1000.0;
     let patience = Patience::new(ROUND_TRIP, chance, Duration::ZERO);
@@ -738,7 +771,7 @@ fn mover_config(config: &Reconfigure, seed: u64) -> MoverConfig {
         flap_budget: config.moves_max,
         carry: CarryConfig {
             drain: config.drain.unwrap_or_default(),
-            hook: None,
+            hook: config.hook,
             lease: patience.lease,
         },
         // A site that is in need has full CPUs, and lets those that come go that much sooner.

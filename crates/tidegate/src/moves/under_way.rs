@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tidegate_core::moves::carry::CarryCause;
-use tidegate_core::moves::words::{Count24, NodeNumber};
+use tidegate_core::moves::words::{AgentStatus, Count24, NodeNumber};
 use tidegate_core::time::Timestamp;
 use tidegate_core::units::format_duration;
 
@@ -27,6 +27,8 @@ pub(super) struct BegunMove {
     pub(super) withheld: bool,
     /// Why it is taken back, if it is.
     pub(super) back: Option<CarryCause>,
+    /// What its hook ended with, if it failed.
+    pub(super) exit_code: Option<u8>,
 }
 
 /// See the module.
@@ -39,6 +41,8 @@ pub(super) struct MovesUnderWay {
     pub(super) to_release: BTreeSet<String>,
     /// Those of them that could not be, which was said.
     pub(super) kept_back: BTreeSet<String>,
+    /// Nodes on their way that could not be withheld, which was said.
+    pub(super) kept_in: BTreeSet<String>,
 }
 
 impl MovesUnderWay {
@@ -62,14 +66,21 @@ impl MovesUnderWay {
             since: now,
             withheld: false,
             back: None,
+            exit_code: None,
         };
         self.by_node.insert(node, begun);
     }
 
     /// A node's word is swapped for this reason.
-    pub(super) fn on_carried(&mut self, node: NodeNumber, cause: CarryCause) {
+    pub(super) fn on_carried(
+        &mut self,
+        node: NodeNumber,
+        cause: CarryCause,
+        agent: Option<AgentStatus>,
+    ) {
         if let Some(begun) = self.by_node.get_mut(&node).filter(|_| is_back(cause)) {
             begun.back = Some(cause);
+            begun.exit_code = agent.map(|it| it.exit_code);
         }
     }
 
@@ -106,7 +117,14 @@ pub(super) fn why_back(begun: &BegunMove, drain: Duration) -> String {
             "requests of {from} were still under way after {}: it stays there",
             format_duration(drain)
         ),
-        Some(CarryCause::HookFailed) => format!("its hook failed: it is back at {from}"),
+        Some(CarryCause::HookFailed) => match begun.exit_code {
+            Some(code) if code != u8::MAX => {
+                format!("its hook failed with exit code {code}: it is back at {from}")
+            }
+            Some(_) | None => {
+                format!("its hook did not start, took too long or was killed: it is back at {from}")
+            }
+        },
         Some(CarryCause::HookSilent) => {
             format!("its agent does not say what became of its hook: it is back at {from}")
         }
@@ -118,6 +136,8 @@ pub(super) fn why_back(begun: &BegunMove, drain: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_core::moves::words::AgentStep;
+
     use super::*;
 
     fn record(number: u64, node: &str) -> MoveRecord {
@@ -142,12 +162,28 @@ mod tests {
         let number = moves.next_number();
         moves.begin(one, Count24::FIRST, record(number, "a"), Timestamp::ZERO);
         assert!(moves.has(1) && !moves.has(2));
-        moves.on_carried(one, CarryCause::Drained);
+        moves.on_carried(one, CarryCause::Drained, None);
         assert_eq!(moves.by_node[&one].back, None);
-        moves.on_carried(one, CarryCause::DrainTooLong);
+        moves.on_carried(one, CarryCause::DrainTooLong, None);
         let why = why_back(&moves.by_node[&one], Duration::from_secs(5));
         let expected = "requests of blog were still under way after 5s: it stays there";
         assert_eq!(why, expected);
+        let agent = |exit_code| {
+            Some(AgentStatus {
+                generation: Count24::FIRST,
+                step: AgentStep::HookFailed,
+                connections: 0,
+                exit_code,
+            })
+        };
+        for (code, expected) in [(7, "with exit code 7"), (255, "took too long")] {
+            moves.on_carried(one, CarryCause::HookFailed, agent(code));
+            let why = why_back(&moves.by_node[&one], Duration::from_secs(5));
+            assert!(
+                why.contains(expected) && why.ends_with("back at blog"),
+                "{why}"
+            );
+        }
         // Those that are given up are released, if they were withheld.
         let number = moves.next_number();
         moves.begin(other, Count24::FIRST, record(number, "b"), Timestamp::ZERO);

@@ -21,6 +21,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use tidegate_core::moves::atomics::{HomeWords, WordAtomic, WordPlace};
 use tidegate_core::moves::memory::MemoryWords;
 use tidegate_core::moves::steps::MoveReply;
+use tidegate_core::moves::words::NodeNumber;
 use tidegate_core::time::Timestamp;
 use tidegate_remote::udp::UdpOptions;
 use tokio::sync::oneshot;
@@ -52,6 +53,15 @@ pub(super) enum Words {
     Own(MemoryWords),
     /// At a home, and in the regions of nodes.
     Shared(Worker),
+}
+
+/// The words of a node that are for its agent, and by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct AgentWords {
+    /// B.
+    pub(super) status: u64,
+    /// L.
+    pub(super) sites: u64,
 }
 
 /// All that a front-end shares with others.
@@ -142,6 +152,27 @@ impl Words {
                 let read = worker.ask(move |reached| reached.home.read(sites)).await;
                 read.unwrap_or_else(|| Err("the thread that asks has ended".into()))
             }
+        }
+    }
+
+    /// What a node's agent says; none if it does not answer, and of words in this process.
+    pub(super) async fn agent(&self, node: NodeNumber) -> Option<AgentWords> {
+        match self {
+            Self::Own(_) => None,
+            Self::Shared(worker) => {
+                let read = worker.ask(move |reached| reached.nodes.agent(node)).await;
+                read.flatten()
+            }
+        }
+    }
+
+    /// Has a node's word L say which sites numbers mean, if it holds what was read.
+    pub(super) async fn set_site_list(&self, node: NodeNumber, read: u64, list: u64) {
+        if let Self::Shared(worker) = self {
+            // Whether it was done shows when it is read again.
+            worker
+                .ask(move |reached| reached.nodes.set_site_list(node, read, list))
+                .await;
         }
     }
 

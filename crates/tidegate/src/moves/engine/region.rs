@@ -22,13 +22,14 @@ use std::time::Duration;
 use tidegate_core::moves::atomics::{HomeWords, WordAtomic};
 use tidegate_core::moves::steps::MoveReply;
 use tidegate_core::moves::words::{
-    ASSIGNMENT_WORD, CONSTITUTION_WORD, NodeNumber, SITES_MAX, SiteNumber,
+    AGENT_WORD, ASSIGNMENT_WORD, CONSTITUTION_WORD, NodeNumber, SITE_LIST_WORD, SITES_MAX,
+    SiteNumber,
 };
 use tidegate_remote::shm::ShmRegion;
 use tidegate_remote::udp::{Key, UdpOptions, UdpRegion};
 use tidegate_remote::{Refusal, Region, RegionError, clock};
 
-use super::Home;
+use super::{AgentWords, Home};
 use crate::config::NodeRead;
 
 /// How long answers are waited for: twice as long as those of load reads, since a lost one costs a move and not a record.
@@ -219,6 +220,24 @@ impl NodeRegions {
         let regions = reads.map(|(node, read)| (node, Reachable::new(read, options)));
         Self {
             regions: regions.collect(),
+        }
+    }
+
+    /// What a node's agent says; none if the node does not answer.
+    pub(super) fn agent(&mut self, node: NodeNumber) -> Option<AgentWords> {
+        let region = self.regions.get_mut(&node)?;
+        Some(AgentWords {
+            status: region.add(AGENT_WORD, 0).ok()?,
+            sites: region.add(SITE_LIST_WORD, 0).ok()?,
+        })
+    }
+
+    /// Says which sites numbers mean, if the word is still what was read. A next read shows what became of it.
+    pub(super) fn set_site_list(&mut self, node: NodeNumber, read: u64, list: u64) {
+        if let Some(region) = self.regions.get_mut(&node) {
+            region
+                .with(|region| region.compare_and_swap(SITE_LIST_WORD, read, list))
+                .ok();
         }
     }
 
