@@ -12,6 +12,7 @@ use std::time::Duration;
 use tidegate_core::moves::agent::{
     AgentPart, AgentTurn, AgentView, HookEnd, HookOrder, KeptAssignment,
 };
+use tidegate_core::moves::lease::SILENT_AFTER;
 use tidegate_core::moves::numbering::site_list;
 use tidegate_core::moves::words::{
     AGENT_WORD, ASSIGNMENT_WORD, AgentStatus, AgentStep, Assignment, SITE_LIST_WORD, SiteNumber,
@@ -27,8 +28,8 @@ use crate::connections::ServiceConnections;
 
 /// Between two looks at the node's word.
 const PACE: Duration = Duration::from_millis(10);
-/// Between two counts of connections.
-const COUNT_PACE: Duration = Duration::from_millis(20);
+/// Between two counts of connections: a front-end that reads the node at all has seen meanwhile that it drains.
+const COUNT_PACE: Duration = SILENT_AFTER;
 /// Events that wait to be taken; more are lost.
 const EVENTS_MAX: usize = 256;
 
