@@ -463,7 +463,6 @@ impl Running {
         output: Output,
     ) -> Result<Self, Failure> {
         let (begun, kept, given, folder) = (start.begun, start.kept, start.given, start.folder);
-        let failed = |error: &dyn std::fmt::Display| Failure::Failed(error.to_string());
         let proxy_config = ProxyConfig {
             thread_start: kept.in_data_plane(),
             ..proxy_config(&front_end)
@@ -491,15 +490,15 @@ impl Running {
         let mut proxy = start_proxy(proxy_config, &shared, given.sockets, output)?;
         // The threads that follow need none.
         kept.settle()?;
-        let watching = |culprits| {
-            let seen = seen(&mut proxy, &shared, &resources, &mut start.learned);
-            front_end::watch(culprits, seen, folder.as_ref(), output)
-        };
-        let watch = culprits.map(watching).transpose()?;
+        let seen = seen(&mut proxy, &shared, &resources, &mut start.learned);
+        let watch = culprits.map(|it| front_end::watch(it, seen, folder.as_ref(), output));
+        let watch = watch.transpose()?;
         let (probes, due) = mpsc::channel(probe::WAITING_MAX);
         let parts = driver_parts(director, &shared, &reads, probes, output);
-        let driver = Driver::spawn(parts).map_err(|error| failed(&error))?;
+        let driver = Driver::spawn(parts).map_err(|error| Failure::Failed(error.to_string()))?;
+        let culprits = watch.as_ref().map(Watch::asks);
         let reach = reach(&driver, &proxy, &shared, &specs, &resources, &desk, output);
+        let reach = Reach { culprits, ..reach };
         let checks = probe::start(due, reach.clone());
         let cluster = begun.map(|begun| Arc::new(LiveCluster::new(begun, reach)));
         let moves = moves::begin(front_end.reconfigure, cluster.as_ref(), &shared, output);
@@ -672,6 +671,7 @@ fn reach(
         specs: Arc::clone(specs),
         resources: Arc::clone(resources),
         upgrades: upgrades.clone(),
+        culprits: None,
         output,
     }
 }

@@ -297,30 +297,35 @@ fn a_successor_comes_up_whatever_it_is_given_and_names_what_it_ignores() {
     assert_eq!(nodes, states(&[("n1", "drain"), ("n2", "ready")]));
 }
 
+/// What a process has learned that slows a class.
+fn slows_searches() -> Vec<u8> {
+    let throttle = json!({
+        "class": "GET /search?", "resource": "shop cpu", "limit": 3, "needed": 10.0,
+    });
+    let learned = json!({"version": 1, "automatic": {
+        "throttles": [throttle, {"class": "no method", "resource": "shop cpu", "limit": 3, "needed": 1.0}],
+        "orders": [["GET /search", "GET /search?"]],
+        "usual": 0.25,
+        "alone": "shop",
+    }});
+    learned.to_string().into_bytes()
+}
+
+/// Classes that are slowed, what set that, and to how many at a time.
+fn throttles(front_end: &FrontEnd) -> Vec<(Value, Value, Option<u64>)> {
+    let all = front_end.api("/api/throttles")["throttles"].take();
+    let one = |it: &Value| {
+        let limit = it["limits"]["concurrency"].as_u64();
+        (it["class"].clone(), it["set_by"].clone(), limit)
+    };
+    all.as_array().unwrap().iter().map(one).collect()
+}
+
 #[test]
 fn throttles_of_automatic_stand_in_each_next_process_and_end_where_it_is_switched_off() {
     let folder = folder("handed-over-automatic");
-    let learned = |order: &str| {
-        let throttle = json!({
-            "class": order, "resource": "shop cpu", "limit": 3, "needed": 10.0,
-        });
-        json!({"version": 1, "automatic": {
-            "throttles": [throttle, {"class": "no method", "resource": "shop cpu", "limit": 3, "needed": 1.0}],
-            "orders": [["GET /search", order]],
-            "usual": 0.25,
-            "alone": "shop",
-        }})
-    };
-    let bytes = learned("GET /search?").to_string().into_bytes();
+    let bytes = slows_searches();
     let automatic = "[culprits]\nautomatic = true\n";
-    let throttles = |front_end: &FrontEnd| {
-        let all = front_end.api("/api/throttles")["throttles"].take();
-        let one = |it: &Value| {
-            let limit = it["limits"]["concurrency"].as_u64();
-            (it["class"].clone(), it["set_by"].clone(), limit)
-        };
-        all.as_array().unwrap().iter().map(one).collect::<Vec<_>>()
-    };
     let wanted = [(json!("GET /search?"), json!("policy"), Some(3))];
     let mut front_end = succeed(&folder, automatic, &bytes, Some(b"no costs"));
     assert_eq!(throttles(&front_end), wanted);
@@ -342,6 +347,55 @@ fn throttles_of_automatic_stand_in_each_next_process_and_end_where_it_is_switche
     let off = "[culprits]\nfirst_to_wait = false\n";
     let off = succeed(&folder, off, &bytes, None);
     assert_eq!(throttles(&off), []);
+    says(
+        &folder,
+        &["GET /search?: not throttled any more, `automatic` is switched off"],
+    );
+}
+
+#[test]
+fn what_discovery_does_by_itself_follows_a_reload() {
+    let folder = folder("reload-automatic");
+    let automatic = "[culprits]\nautomatic = true\n";
+    let front_end = succeed(&folder, automatic, &slows_searches(), None);
+    let path = folder.join("tidegate.toml");
+    let begun = std::fs::read_to_string(&path).unwrap();
+    let write = |culprits: &str| {
+        let text = begun.replace(automatic, &format!("[culprits]\n{culprits}"));
+        std::fs::write(&path, text).unwrap();
+    };
+    let slowed = |to| vec![(json!("GET /search?"), json!("policy"), to)];
+    write("automatic = false\nclasses = [\"/cart/*\"]\n");
+    let live = "~ [culprits]: automatic = true -> false\n";
+    let fixed = "needs a restart:\n~ [culprits]: classes = ";
+    for words in [&["reload", "--dry-run"][..], &["reload"]] {
+        assert_eq!(throttles(&front_end), slowed(Some(3)));
+        let plan = done(&front_end, words);
+        assert!(plan.contains(live) && plan.contains(fixed), "{plan}");
+    }
+    let is_slowed = |to: Vec<_>| {
+        eventually(&format!("{to:?}"), || {
+            (throttles(&front_end) == to).then_some(())
+        });
+    };
+    is_slowed(slowed(None));
+    says(
+        &folder,
+        &["GET /search?: still goes last where requests wait"],
+    );
+    // What needs a new process is named until there is one, or it is as it was.
+    let plan = done(&front_end, &["reload"]);
+    assert!(!plan.contains(live) && plan.contains(fixed), "{plan}");
+    write("automatic = true\nleast = 5\n");
+    let plan = done(&front_end, &["reload"]);
+    assert!(
+        plan.contains("least = 1 -> 5\n") && !plan.contains(fixed),
+        "{plan}"
+    );
+    is_slowed(slowed(Some(5)));
+    write("first_to_wait = false\n");
+    done(&front_end, &["reload"]);
+    is_slowed(Vec::new());
     says(
         &folder,
         &["GET /search?: not throttled any more, `automatic` is switched off"],

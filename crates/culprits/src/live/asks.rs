@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use super::exchange::Shipment;
 use super::findings::Findings;
 use super::handed_over::HandedOver;
+use super::watch::Deeds;
 use crate::delay_experiment::ExperimentReport;
 use crate::picture::report::Report;
 
@@ -62,6 +63,7 @@ pub enum AskError {
 pub struct Asks {
     pub(super) sender: SyncSender<Ask>,
     pub(super) findings: Arc<ArcSwap<Findings>>,
+    pub(super) deeds: Arc<ArcSwap<Deeds>>,
 }
 
 impl Asks {
@@ -108,6 +110,11 @@ impl Asks {
         self.ask(Ask::Told(from, shipment, at)) != Err(AskError::Gone)
     }
 
+    /// It does this by itself from its next tick on.
+    pub fn set_deeds(&self, deeds: Deeds) {
+        self.deeds.store(Arc::new(deeds));
+    }
+
     fn ask(&self, ask: Ask) -> Result<(), AskError> {
         self.sender.try_send(ask).map_err(|error| match error {
             TrySendError::Full(_) => AskError::Busy,
@@ -121,6 +128,7 @@ impl Asks {
         Self {
             sender: std::sync::mpsc::sync_channel(1).0,
             findings: Arc::new(ArcSwap::from_pointee(findings)),
+            deeds: Arc::new(ArcSwap::from_pointee(Deeds::NONE)),
         }
     }
 

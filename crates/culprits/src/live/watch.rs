@@ -56,12 +56,29 @@ pub struct Settings {
     pub patterns: Vec<Pattern>,
     /// Admin addresses of the other front-ends.
     pub peers: Vec<SocketAddr>,
+    /// What it does by itself.
+    pub deeds: Deeds,
+}
+
+/// What discovery does by itself, and when. This changes while it runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Deeds {
     /// Whether delay experiments separate classes that nothing else does.
     pub delay_experiments: bool,
     /// What others' requests shall take at most.
     pub slo: Duration,
     /// The bounds of what it does by itself, be it that culprits go last where requests wait; none: nothing.
     pub automatic: Option<AutoConfig>,
+}
+
+impl Deeds {
+    /// It does nothing.
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) const NONE: Self = Self {
+        delay_experiments: false,
+        slo: Duration::from_secs(1),
+        automatic: None,
+    };
 }
 
 /// The running thread; dropping it stops and joins.
@@ -81,7 +98,8 @@ impl Watch {
         let findings = Arc::new(ArcSwap::default());
         let kept = parts.kept.take();
         let costs = parts.handed_over.costs.take();
-        let mut running = Running::new(parts, Arc::clone(&findings));
+        let deeds = Arc::new(ArcSwap::from_pointee(parts.settings.deeds));
+        let mut running = Running::new(parts, Arc::clone(&findings), Arc::clone(&deeds));
         let thread = std::thread::Builder::new()
             .name("culprits".into())
             .spawn(move || {
@@ -89,7 +107,11 @@ impl Watch {
                 running.run(&receiver);
             })?;
         Ok(Self {
-            asks: Asks { sender, findings },
+            asks: Asks {
+                sender,
+                findings,
+                deeds,
+            },
             thread: Some(thread),
         })
     }

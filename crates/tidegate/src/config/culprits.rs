@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tidegate_core::classes::{PATTERNS_MAX, Pattern};
 use tidegate_core::throttle::AutoConfig;
+use tidegate_culprits::live::Deeds;
 use tidegate_culprits::names::{ClassNames, class_pattern};
 
 use super::file::ConfigFile;
@@ -62,12 +63,8 @@ pub(crate) struct Culprits {
     pub(crate) peers: Vec<SocketAddr>,
     /// What they know each other by, if not by the admin token.
     pub(crate) peer_token: Option<Token>,
-    /// Whether delay experiments separate classes that nothing else does.
-    pub(crate) delay_experiments: bool,
-    /// What others' requests shall take at most.
-    pub(crate) slo: Duration,
-    /// The bounds of what it does by itself, be it that culprits go last where requests wait; none: nothing.
-    pub(crate) automatic: Option<AutoConfig>,
+    /// What it does by itself: this changes while the front-end runs.
+    pub(crate) deeds: Deeds,
 }
 
 /// The classes that the file names, but for those that are wrong.
@@ -150,9 +147,11 @@ pub(super) fn culprits(
         patterns: patterns(file),
         peers: file.peers.value.iter().map(|it| it.value).collect(),
         peer_token,
-        delay_experiments: file.delay_experiments.value,
-        slo: file.slo.value,
-        automatic,
+        deeds: Deeds {
+            delay_experiments: file.delay_experiments.value,
+            slo: file.slo.value,
+            automatic,
+        },
     })
 }
 

@@ -60,11 +60,9 @@ pub(crate) fn watch(
         throttles: Box::new(Gates(Arc::clone(&shared))),
         delay_experiments: Box::new(Gates(Arc::clone(&shared))),
         settings: Settings {
+            deeds: config.deeds,
             patterns: config.patterns,
             peers: config.peers,
-            delay_experiments: config.delay_experiments,
-            slo: config.slo,
-            automatic: config.automatic,
         },
         kept: folder.map(kept),
         handed_over,

@@ -32,9 +32,8 @@ use tidegate_core::moves::numbering::MovableNode;
 use tidegate_core::throttle::SetBy;
 use tidegate_core::topology::discovered::Announced;
 use tidegate_core::topology::{ClusterChange, Edit, SiteSpec};
-use tidegate_proxy::{
-    ListenerSetter, LogConfig, LogReopener, RequestConfig, RequestSetter, Shared, SiteSetter,
-};
+use tidegate_culprits::live::Asks;
+use tidegate_proxy::{ListenerSetter, LogConfig, LogReopener, RequestSetter, Shared, SiteSetter};
 use tidegate_remote::clock;
 use tokio::sync::{Mutex, Semaphore, watch as channel};
 use tokio::time::timeout;
@@ -243,6 +242,8 @@ pub(crate) struct Reach {
     pub(crate) resources: Arc<Resources>,
     /// A reload waits for an upgrade that is under way.
     pub(crate) upgrades: Desk,
+    /// What watches for culprits; none if that is switched off.
+    pub(crate) culprits: Option<Asks>,
     /// Where it is said what was done.
     pub(crate) output: Output,
 }
@@ -253,6 +254,8 @@ pub(crate) struct LiveCluster {
     path: Option<PathBuf>,
     is_watched: bool,
     reach: Reach,
+    /// The file that this process began with: what only a new one takes over is as there.
+    started: ConfigFile,
     stats: ReloadStats,
     /// To read the file.
     turn: Arc<Semaphore>,
@@ -277,6 +280,7 @@ impl LiveCluster {
         Self {
             sources: channel::Sender::new(begun.wanted.sources.clone()),
             drain_times: ArcSwap::from_pointee(DrainTimes::of(&begun.file.timeouts)),
+            started: begun.file.clone(),
             path: begun.path.clone(),
             is_watched: begun.file.process.reload.value == ReloadName::Watch,
             reach,
@@ -461,7 +465,8 @@ impl LiveCluster {
         };
         next.others.prune(&next.wanted);
         next.others.moved = next.movable().kept(next.others.moved);
-        let Plan { changes, restart } = Plan::between(&state.file, &next.file);
+        let changes = Plan::between(&state.file, &next.file).changes;
+        let restart = Plan::between(&self.started, &next.file).restart;
         let mut notes = config.notes;
         notes.extend(next.secrets.unread.iter().map(|path| {
             let path = path.display();
@@ -496,7 +501,7 @@ impl LiveCluster {
         if let Some(log) = log {
             self.reach.log.switch(log);
         }
-        self.serve_by(request_config(&front_end));
+        self.serve_by(&front_end);
         listeners::say(&self.reach.listeners.set(listeners), self.reach.output);
         let drain_times = DrainTimes::of(&next.file.timeouts);
         self.drain_times.store(Arc::new(drain_times));
@@ -555,15 +560,22 @@ impl LiveCluster {
             .collect())
     }
 
-    /// Requests are served by this from their next one on.
-    fn serve_by(&self, config: RequestConfig) {
+    /// Requests are served by this from their next one on, and discovery does what it says.
+    fn serve_by(&self, front_end: &FrontEnd) {
+        let config = request_config(front_end);
         let Reach {
-            requests, shared, ..
+            requests,
+            shared,
+            culprits,
+            ..
         } = &self.reach;
         let held_max = held_max(&config.limits);
         shared.throttles.set_held_max(held_max);
         shared.delay_experiments.set_delayed_max(held_max / 2);
         requests.set(config);
+        if let (Some(asks), Some(wanted)) = (culprits, &front_end.culprits) {
+            asks.set_deeds(wanted.deeds);
+        }
     }
 
     /// Throttles as the file wants it, but for what operators have set: theirs is the later word.

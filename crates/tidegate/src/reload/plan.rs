@@ -32,11 +32,18 @@ const LIVE: [&str; 11] = [
 /// Keys of these that it does not.
 const FIXED_KEYS: [(&str, &str); 1] = [("limits", "workers")];
 /// Keys that it takes over of other tables.
-const LIVE_KEYS: [(&str, &str); 4] = [
+const LIVE_KEYS: [(&str, &str); 11] = [
     ("load", "key_file"),
     ("load", "interval"),
     ("cluster", "front_ends"),
     ("reconfigure", "serial"),
+    ("culprits", "first_to_wait"),
+    ("culprits", "automatic"),
+    ("culprits", "trials"),
+    ("culprits", "delay_experiments"),
+    ("culprits", "slo"),
+    ("culprits", "most"),
+    ("culprits", "least"),
 ];
 /// What names a table of a list: the first of these that it has.
 const NAMES: [&str; 3] = ["name", "class", "address"];
@@ -255,7 +262,8 @@ mod tests {
     #[test]
     fn what_needs_a_new_process_is_named() {
         let after = format!(
-            "{FILE}[limits]\nconnections = 9\nworkers = 3\n[load]\ninterval = \"2ms\"\nrealtime = false\n"
+            "{FILE}[limits]\nconnections = 9\nworkers = 3\n[load]\ninterval = \"2ms\"\nrealtime = false\n\
+             [culprits]\nslo = \"1s\"\nclasses = [\"/cart/*\"]\n"
         );
         let (changes, restart) = plan(&after.replace("127.0.0.1:8080", "127.0.0.1:8081"));
         assert_eq!(
@@ -263,6 +271,7 @@ mod tests {
             [
                 "+ listener 127.0.0.1:8081 \"127.0.0.1:8081\"",
                 "- listener 127.0.0.1:8080 \"127.0.0.1:8080\"",
+                "~ [culprits]: slo = \"500ms\" -> \"1s\"",
                 "~ [load]: interval = not set -> \"2ms\"",
                 "~ [limits]: connections = 7000 -> 9",
             ]
@@ -270,6 +279,7 @@ mod tests {
         assert_eq!(
             restart,
             [
+                "~ [culprits]: classes = [] -> [\"/cart/*\"]",
                 "~ [load]: realtime = true -> false",
                 "~ [limits]: workers = \"auto\" -> 3",
             ]

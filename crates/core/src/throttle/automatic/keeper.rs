@@ -175,6 +175,23 @@ impl Automatic {
         }
     }
 
+    /// Goes by these bounds from now on, which are as those of before about whether classes are held: what stands has
+    /// limits of that kind, and keeps its own until its next change.
+    pub fn set_bounds(&mut self, bounds: AutoConfig) {
+        self.bounds = bounds;
+    }
+
+    /// The SLO is another one: the same latency is so many times as much of it. What was seen over the former one is not
+    /// compared with what comes; a trial has to better the worse of both.
+    pub fn follow_slo(&mut self, times: f64) {
+        self.usual = self.usual.map(|usual| usual * times);
+        self.trend = Trend::default();
+        for own in self.own.values_mut() {
+            own.trial = own.trial.map(|pain| pain.max(pain * times));
+            (own.eased, own.before, own.well_since) = (None, None, None);
+        }
+    }
+
     /// The classes that it throttles.
     pub fn classes(&self) -> impl Iterator<Item = &str> {
         self.own.keys().map(String::as_str)

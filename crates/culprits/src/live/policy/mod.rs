@@ -89,6 +89,28 @@ impl Policy {
         }
     }
 
+    /// Goes by these bounds from now on; see [`Automatic::set_bounds`].
+    pub(super) fn set_bounds(&mut self, bounds: AutoConfig) {
+        self.automatic.set_bounds(bounds);
+    }
+
+    /// The SLO is another one; see [`Automatic::follow_slo`].
+    pub(super) fn follow_slo(&mut self, times: f64) {
+        self.automatic.follow_slo(times);
+    }
+
+    /// The classes that it throttles, as throttles have them.
+    pub(super) fn classes(&self) -> impl Iterator<Item = &str> {
+        self.automatic.classes()
+    }
+
+    /// Releases what it has set, and goes on to know it.
+    pub(super) fn release_all(&self, throttling: &dyn Throttles, now: Timestamp) {
+        for class in self.automatic.classes() {
+            throttling.release(class, now);
+        }
+    }
+
     /// What a successor goes on from; classes belong to this site, or carry their site's name.
     pub(super) fn learned(&self, alone: Option<String>, now: Timestamp) -> LearnedPolicy {
         let orders = self.orders.iter();

@@ -1,6 +1,7 @@
 //! What the thread of discovery does: it takes in requests and counters, asks which classes are to blame, and answers.
 
 mod act;
+mod deeds;
 mod follow;
 mod report;
 
@@ -23,7 +24,7 @@ use super::handed_over::HandedOver;
 use super::memory::Memory;
 use super::policy::Policy;
 use super::requests::Requests;
-use super::watch::{Settings, WatchParts};
+use super::watch::{Deeds, WatchParts};
 use super::watched::{RESOURCES_MAX, Watched, WatchedAll};
 use crate::delay_experiment::ExperimentReport;
 use crate::names::ClassNames;
@@ -61,13 +62,19 @@ pub(super) struct Running {
     last_experiment: Option<ExperimentReport>,
     /// When experiments on classes and resources were begun by themselves.
     experimented_at: BTreeMap<(String, String), Timestamp>,
-    settings: Settings,
+    deeds: Deeds,
+    /// What it is to do by itself from the next tick on.
+    wanted: Arc<ArcSwap<Deeds>>,
     log: Arc<dyn EventLog>,
 }
 
 impl Running {
     /// Before anything is known; it publishes there what it finds.
-    pub(super) fn new(parts: WatchParts, findings: Arc<ArcSwap<Findings>>) -> Self {
+    pub(super) fn new(
+        parts: WatchParts,
+        findings: Arc<ArcSwap<Findings>>,
+        wanted: Arc<ArcSwap<Deeds>>,
+    ) -> Self {
         let WatchParts {
             events,
             topology,
@@ -93,10 +100,10 @@ impl Running {
             resources,
         };
         let mut running = Self {
-            policy: settings.automatic.map(policy),
+            policy: settings.deeds.automatic.map(policy),
             discovery: Discovery::new(limits),
             events,
-            requests: Requests::new(settings.patterns.clone(), &settings.peers),
+            requests: Requests::new(settings.patterns, &settings.peers),
             watched: WatchedAll::default(),
             cluster,
             // No topology has this version.
@@ -114,7 +121,8 @@ impl Running {
             experiment: None,
             last_experiment: None,
             experimented_at: BTreeMap::new(),
-            settings,
+            deeds: settings.deeds,
+            wanted,
             log,
         };
         running.follow((running.clocks.now)());
@@ -202,6 +210,7 @@ impl Running {
     }
 
     fn handle_tick(&mut self, now: Timestamp) {
+        self.follow_deeds(now);
         self.hear(now);
         self.watched.read(&self.cluster, &mut self.discovery, now);
         self.evaluate_experiment(now);

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::time::Timestamp;
+use tidegate_culprits::live::{Deeds, Finding};
 use tidegate_emulator::nodes::NodeNow;
 use tidegate_remote::clock;
 use tidegate_sim::model::Stream;
@@ -41,7 +42,6 @@ use crate::signals::Stop;
 use report::{Phase, Summary, ThrottleSummary, ms, rounded};
 use shop::{Arrival, HEAVY, NODES, OTHERS, Shop};
 use story::{Schedule, Story, StoryEvent, StoryStage};
-use tidegate_culprits::live::Finding;
 
 /// The last seconds, of which the live table tells.
 const LAST: Duration = Duration::from_secs(3);
@@ -148,9 +148,11 @@ fn start(machines: &Machines, seed: u64) -> Result<Running, Failure> {
         patterns: Vec::new(),
         peers: Vec::new(),
         peer_token: None,
-        automatic: None,
-        delay_experiments: false,
-        slo: Duration::from_millis(500),
+        deeds: Deeds {
+            automatic: None,
+            delay_experiments: false,
+            slo: Duration::from_millis(500),
+        },
     };
     let seed = Stream::Picker(0).prng(seed).bits();
     let front_end = front_end(spec, machines, Some(culprits), seed);

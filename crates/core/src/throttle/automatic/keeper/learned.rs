@@ -325,6 +325,19 @@ mod tests {
     }
 
     #[test]
+    fn what_others_usually_take_is_the_same_time_by_another_slo() {
+        let mut site = throttling();
+        // Half of what it was: all latencies are twice as much of it.
+        site.automatic.follow_slo(2.0);
+        let steps: Vec<_> = (0..40).flat_map(|_| site.look(0.8, 0.2, None)).collect();
+        let limits: Vec<_> = steps
+            .iter()
+            .map(|it| it.limits.and_then(|it| it.concurrency))
+            .collect();
+        assert_eq!(limits, [None], "they are as fast as ever: it ends");
+    }
+
+    #[test]
     fn what_was_tried_in_vain_or_did_harm_is_left_alone_for_the_rest_of_its_time() {
         let learned = LearnedAutomatic {
             acquitted: vec![("GET /b".into(), seconds(200))],
