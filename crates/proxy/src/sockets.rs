@@ -82,13 +82,27 @@ pub fn listen_first(address: SocketAddr, ports: Ports, keepalive: Duration) -> i
 }
 
 fn try_first(address: SocketAddr, sharing: PortSharing, keepalive: Duration) -> io::Result<Socket> {
+    let socket = bind_first(address, sharing, keepalive)?;
+    socket.set_reuse_port(true)?;
+    socket.listen(BACKLOG)?;
+    Ok(socket)
+}
+
+/// Whether an address could be listened at by now. No client comes to it meanwhile: it does not listen.
+pub(crate) fn try_bind(address: SocketAddr, sharing: PortSharing) -> io::Result<()> {
+    bind_first(address, sharing, Duration::ZERO).map(drop)
+}
+
+fn bind_first(
+    address: SocketAddr,
+    sharing: PortSharing,
+    keepalive: Duration,
+) -> io::Result<Socket> {
     let socket = socket(address, keepalive)?;
     if sharing == PortSharing::Others {
         socket.set_reuse_port(true)?;
     }
     socket.bind(&address.into())?;
-    socket.set_reuse_port(true)?;
-    socket.listen(BACKLOG)?;
     Ok(socket)
 }
 

@@ -105,15 +105,19 @@ fn listeners_come_and_go_and_an_address_in_use_changes_nothing() {
     assert!(kept.ends());
     let taken = eventually("the address is free", || TcpListener::bind(first).ok());
     write(&scene, &cluster(b), &[second, first]);
-    let refused = scene.command(&["reload"]);
-    let error = String::from_utf8(refused.stderr).unwrap();
-    assert_eq!(refused.status.code(), Some(1), "{error}");
-    for part in [&format!("cannot listen on {first}"), "tidegate.toml:14:11"] {
-        assert!(error.contains(part), "{part}: {error}");
+    for words in [&["reload", "--dry-run"][..], &["reload"]] {
+        let refused = scene.command(words);
+        let error = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(1), "{error}");
+        for part in [&format!("cannot listen on {first}"), "tidegate.toml:14:11"] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+        assert_eq!(listeners(&scene), [second]);
     }
-    assert_eq!(listeners(&scene), [second]);
     assert_eq!(get(second).as_deref(), Some("a"), "all or nothing");
     drop(taken);
+    scene.reload(&["--dry-run"]);
+    assert_eq!(listeners(&scene), [second], "a dry run opens none");
     scene.reload(&[]);
     assert_eq!(listeners(&scene), [second, first]);
     for address in [first, second] {

@@ -12,7 +12,7 @@ use super::ProxyError;
 use super::run::Command;
 use crate::config::ProxyConfig;
 use crate::listen::{CloserAsks, OpenListener, OpenListeners, Opening, kept};
-use crate::sockets::Ports;
+use crate::sockets::{Ports, try_bind};
 
 /// What changes where a running data plane listens. One change at a time.
 #[derive(Clone, Debug)]
@@ -67,6 +67,21 @@ impl ListenerSetter {
             next: next.collect::<Result<_, _>>()?,
             gone,
         })
+    }
+
+    /// Whether those of these addresses that are not there yet could be opened now. None is.
+    ///
+    /// # Errors
+    /// One could not.
+    pub fn check(&self, wanted: &[SocketAddr]) -> Result<(), ProxyError> {
+        let (kept, _) = kept(&self.open_now(), wanted);
+        let new = kept.iter().zip(wanted).filter(|(kept, _)| kept.is_none());
+        for (_, address) in new {
+            let address = *address;
+            try_bind(address, self.ports.sharing)
+                .map_err(|error| ProxyError::Listen { address, error })?;
+        }
+        Ok(())
     }
 
     /// From now on clients are accepted there. What waits at the others is still served; their connections close

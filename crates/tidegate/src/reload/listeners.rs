@@ -29,6 +29,17 @@ pub(super) async fn open(
     opened.map_err(|error| problem(file, &error))
 }
 
+/// Why those of these addresses that are not there yet cannot all be opened, as far as that can be seen before: two new
+/// ones that overlap are seen when they are opened.
+pub(super) fn check(
+    setter: &ListenerSetter,
+    wanted: &[SocketAddr],
+    file: &ConfigFile,
+) -> Option<Problem> {
+    let error = setter.check(wanted).err()?;
+    Some(problem(file, &error))
+}
+
 fn problem(file: &ConfigFile, error: &ProxyError) -> Problem {
     let place = match error {
         ProxyError::Listen { address, .. } => {

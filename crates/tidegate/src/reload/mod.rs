@@ -485,10 +485,12 @@ impl LiveCluster {
         let log = log.map_err(|why| {
             ReloadError::Config(config.source.error(access_log::problem(place, &why)))
         })?;
-        if dry_run {
-            return Ok(reloaded);
-        }
         let wanted = front_end.listeners.clone();
+        if dry_run {
+            let taken = listeners::check(&self.reach.listeners, &wanted, &next.file);
+            let error = taken.map(|why| ReloadError::Config(config.source.error(why)));
+            return error.map_or(Ok(reloaded), Err);
+        }
         let keepalive = front_end.timeouts.tcp_keepalive.value;
         let listeners = listeners::open(&self.reach.listeners, wanted, keepalive, &next.file).await;
         let listeners = listeners.map_err(|why| ReloadError::Config(config.source.error(why)))?;
