@@ -57,6 +57,9 @@ pub(crate) struct Status {
     /// Where nodes come from besides the configuration file.
     #[serde(default)]
     pub(crate) sources: Vec<SourceStatus>,
+    /// Nodes that others than the file announce, and that cannot come in now.
+    #[serde(default)]
+    pub(crate) left_out: Vec<LeftOutStatus>,
     /// Classes of requests that are throttled.
     pub(crate) throttles: Vec<ThrottleStatus>,
     /// Nodes that serve nothing and are read, in the order of the configuration.
@@ -88,6 +91,15 @@ pub(crate) struct SourceStatus {
     pub(crate) error: Option<String>,
     /// What has changed, the last first.
     pub(crate) events: Vec<SourceEventStatus>,
+}
+
+/// A node that cannot come in, since another one has its name, or it is our own listener.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LeftOutStatus {
+    /// `node n1 of web`: its name and its source.
+    pub(crate) what: String,
+    /// Why it is left out.
+    pub(crate) why: String,
 }
 
 /// Something that has happened at a source.

@@ -232,9 +232,15 @@ fn a_site_may_begin_without_nodes_and_a_source_that_is_gone_takes_its_nodes_with
     let log = scene.log();
     let left_out = format!("node {name} of late: left out: a node of the configuration file has");
     assert!(log.contains(&left_out), "{log}");
+    let named = scene.front_end.api("/api/status")["left_out"].take();
+    let why = "a node of the configuration file has its name";
+    let expected = serde_json::json!([{"what": format!("node {name} of late"), "why": why}]);
+    assert_eq!(named, expected);
     scene.configure(&format!("{sources}{}", node("n1", b)));
     scene.reload();
     scene.until(&[a, b]);
+    let named = scene.front_end.api("/api/status")["left_out"].take();
+    assert_eq!(named, serde_json::json!([]));
     scene.configure(&format!("{SITE}{}", node("n1", b)));
     scene.reload();
     scene.until(&[b]);

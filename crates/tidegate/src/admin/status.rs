@@ -58,6 +58,7 @@ pub(crate) fn status(plane: &Plane) -> Status {
             .collect(),
         leaving: leaving(plane, &topology),
         sources: sources::status(plane),
+        left_out: (plane.cluster.as_ref()).map_or_else(Vec::new, |it| it.left_out()),
         throttles: throttles::all(plane),
         resources: resources(plane, look.now),
     }

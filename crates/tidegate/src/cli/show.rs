@@ -3,10 +3,13 @@
 use tidegate_culprits::table;
 
 use crate::models::{
-    Apart, Decision, NodeStatus, Reloaded, SiteStatus, SourceStatus, Status, TermStatus,
-    ThrottleStatus, Throttles, Why, WhySiteNode, grown_reason,
+    Apart, Decision, LeftOutStatus, NodeStatus, Reloaded, SiteStatus, SourceStatus, Status,
+    TermStatus, ThrottleStatus, Throttles, Why, WhySiteNode, grown_reason,
 };
 use crate::text::{duration, limits, percent, quantiles, queue, seconds, state};
+
+/// Most nodes that are left out and named.
+const LEFT_OUT_SHOWN: usize = 20;
 
 /// A source of nodes.
 fn source_line(source: &SourceStatus) -> String {
@@ -24,6 +27,18 @@ fn source_line(source: &SourceStatus) -> String {
         "source {} ({}): {} node{plural} of site {}{refused}; {last}\n",
         source.name, source.what, source.nodes, source.site
     )
+}
+
+/// Sources of nodes, and nodes that cannot come in, one a line.
+fn sources(status: &Status) -> String {
+    let mut out: String = status.sources.iter().map(source_line).collect();
+    let (shown, more) = (status.left_out).split_at(status.left_out.len().min(LEFT_OUT_SHOWN));
+    let line = |it: &LeftOutStatus| format!("left out: {}: {}\n", it.what, it.why);
+    out.extend(shown.iter().map(line));
+    if !more.is_empty() {
+        out.push_str(&format!("left out: {} nodes more\n", more.len()));
+    }
+    out
 }
 
 /// `tidegate status`.
@@ -83,7 +98,7 @@ pub(super) fn status(status: &Status) -> String {
             resource.name, resource.address
         ));
     }
-    out.extend(status.sources.iter().map(source_line));
+    out.push_str(&sources(status));
     for site in &status.sites {
         out.push_str(&site_table(site));
     }

@@ -42,7 +42,7 @@ use crate::config::file::{ConfigFile, ReloadName, TimeoutsFile};
 use crate::config::throttle::Throttled;
 use crate::config::{Config, ConfigError, FrontEnd, Movable, NodeRead, NodeSource, Secrets};
 use crate::driver::{ChangeFailure, Overrides};
-use crate::models::{AddedNode, MovedNodes, Reloaded};
+use crate::models::{AddedNode, LeftOutStatus, MovedNodes, Reloaded};
 use crate::output::Output;
 use crate::resources::Resources;
 use crate::state::StateFolder;
@@ -266,6 +266,8 @@ pub(crate) struct LiveCluster {
     added: Arc<ArcSwap<Vec<AddedNode>>>,
     /// The nodes in it that serve another site than the file says.
     moved: Arc<ArcSwap<MovedNodes>>,
+    /// The nodes that cannot come in.
+    left_out: ArcSwap<Vec<LeftOutStatus>>,
     sources: channel::Sender<Vec<NodeSource>>,
     drain_times: ArcSwap<DrainTimes>,
 }
@@ -273,7 +275,8 @@ pub(crate) struct LiveCluster {
 impl LiveCluster {
     /// A cluster that is as it began.
     pub(crate) fn new(begun: Begun, reach: Reach) -> Self {
-        for text in begun.whole().newly_left_out(None) {
+        let whole = begun.whole();
+        for text in whole.newly_left_out(None) {
             reach.output.event("node_left_out", &text);
         }
         let mut begun = begun;
@@ -289,6 +292,7 @@ impl LiveCluster {
             node_file: std::mem::take(&mut begun.node_file),
             added: Arc::new(ArcSwap::from_pointee(begun.others.added.clone())),
             moved: Arc::new(ArcSwap::from_pointee(begun.others.moved.clone())),
+            left_out: ArcSwap::from_pointee(whole.left_out()),
             state: Mutex::new(begun),
         }
     }
@@ -311,6 +315,11 @@ impl LiveCluster {
     /// Where more nodes come from, as that changes.
     pub(crate) fn sources(&self) -> channel::Receiver<Vec<NodeSource>> {
         self.sources.subscribe()
+    }
+
+    /// The nodes that others than the file announce, and that cannot come in now.
+    pub(crate) fn left_out(&self) -> Vec<LeftOutStatus> {
+        self.left_out.load().to_vec()
     }
 
     /// The file that is read again, if there is one.
@@ -615,6 +624,7 @@ impl LiveCluster {
         for text in after.newly_left_out(Some(before)) {
             self.reach.output.event("node_left_out", &text);
         }
+        self.left_out.store(Arc::new(after.left_out()));
     }
 
     fn say(&self, done: &Result<Reloaded, ReloadError>) {

@@ -18,7 +18,7 @@ use crate::config::file::ConfigFile;
 use crate::config::setting::At;
 use crate::config::throttle::Throttled;
 use crate::config::{FrontEnd, NodeRead, NodeSource, ReadPlan, Resource, read_interval};
-use crate::models::{AddedNode, MovedNodes};
+use crate::models::{AddedNode, LeftOutStatus, MovedNodes};
 use crate::reads::WantedReads;
 
 /// What the nodes that operators have added are called as a source.
@@ -80,6 +80,15 @@ impl WholeCluster {
         left_out
             .map(|(node, why)| format!("{node}: left out: {why}"))
             .collect()
+    }
+
+    /// What is left out.
+    pub(super) fn left_out(&self) -> Vec<LeftOutStatus> {
+        let left_out = self.left_out.iter().map(|(node, why)| LeftOutStatus {
+            what: node.clone(),
+            why: why.clone(),
+        });
+        left_out.collect()
     }
 
     /// Why this node of a source is left out, if it is.

@@ -154,6 +154,7 @@ pub(super) fn status() -> Status {
             site("blog", "least_request", vec![n3]),
         ],
         leaving: Vec::new(),
+        left_out: Vec::new(),
         sources: Vec::new(),
         throttles: vec![throttle()],
         resources: vec![ResourceStatus {
