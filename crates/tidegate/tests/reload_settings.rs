@@ -7,6 +7,7 @@ mod support;
 
 use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -192,6 +193,13 @@ fn the_access_log_goes_on_off_and_elsewhere() {
         asked += 1;
         let target = format!("/silent-{asked}.");
         ask(&target).contains("x-tidegate-node").then_some(target)
+    });
+    let open = format!("/proc/{}/fd", scene.front_end.process.id());
+    eventually("the log is closed", || {
+        let open = std::fs::read_dir(&open).unwrap();
+        let mut paths = open.filter_map(|it| std::fs::read_link(it.unwrap().path()).ok());
+        let is_log = |path: PathBuf| path.ends_with("second.log");
+        (!paths.any(is_log)).then_some(())
     });
     reload(json);
     logs("first.log", "\"path\":\"/logged\"");

@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::Range;
 
-use tidegate_proxy::{LogConfig, LogFormat, LogTarget, OpenedLog, check_log_file};
+use tidegate_proxy::{LogConfig, LogFormat, LogReopener, LogTarget, OpenedLog, check_log_file};
 use tokio::time::timeout;
 
 use super::READ_MAX;
@@ -39,6 +39,15 @@ pub(super) async fn open(
         Err(_) => Err(io::Error::other(format!(
             "not opened within {READ_MAX:?}: its disk does not answer"
         ))),
+    }
+}
+
+/// The next lines go to what was opened, or there are none any more.
+pub(super) fn follow(log: &LogReopener, opened: Option<OpenedLog>, after: &LogConfig) {
+    match opened {
+        Some(opened) => log.switch(opened),
+        None if after.format == LogFormat::Off => log.rest(),
+        None => {}
     }
 }
 

@@ -509,9 +509,7 @@ impl LiveCluster {
             .change(&before.wanted, &after.wanted, Vec::new())
             .await?;
         reloaded.notes.extend(undone);
-        if let Some(log) = log {
-            self.reach.log.switch(log);
-        }
+        access_log::follow(&self.reach.log, log, &next.log);
         self.serve_by(&front_end);
         listeners::say(&self.reach.listeners.set(listeners), self.reach.output);
         let drain_times = DrainTimes::of(&next.file.timeouts);

@@ -13,6 +13,8 @@ use crate::config::{LogTarget, ProxyThread};
 
 /// Longest wait for what is still to be written, where no other time is set for it.
 const END_PATIENCE: Duration = Duration::from_secs(5);
+/// A log that rests closes after so long without a line.
+const CLOSES_AFTER: Duration = Duration::from_secs(1);
 /// Batches that wait for the writer, of all workers together.
 pub(super) const BATCHES_MAX: usize = 64;
 
@@ -46,11 +48,38 @@ struct Target {
     path: Option<PathBuf>,
     /// What the next batch goes to, if that is another than the last one went to.
     next: Option<Output>,
+    /// No request has a line any more that begins now.
+    rests: bool,
 }
 
 impl Shared {
     fn target(&self) -> MutexGuard<'_, Target> {
         self.target.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Closes what is open, if the log rests.
+    fn close(&self, open: &mut Option<Output>) {
+        let mut target = self.target();
+        if target.rests {
+            target.next = None;
+            *open = None;
+        }
+    }
+
+    /// What the next batch goes to. A file that was closed is opened again.
+    fn follow<'a>(&self, open: &'a mut Option<Output>) -> io::Result<&'a mut Output> {
+        let mut target = self.target();
+        let next = target.next.take();
+        let path = target.path.clone();
+        // The lock is not held while the disk is waited for.
+        drop(target);
+        *open = match next.or(open.take()) {
+            Some(output) => Some(output),
+            None => Some(Output::open(
+                &path.map_or(LogTarget::Stdout, LogTarget::File),
+            )?),
+        };
+        open.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
@@ -95,6 +124,7 @@ impl OpenedLog {
                 LogTarget::File(path) => Some(path.clone()),
             },
             next: Some(Output::open(target)?),
+            rests: false,
         }))
     }
 }
@@ -111,6 +141,14 @@ impl LogReopener {
         }
     }
 
+    /// Nothing more is logged, but of requests that have begun with a line. The file closes behind their last one for now,
+    /// and is opened for each that comes later.
+    pub fn rest(&self) {
+        if let Some(shared) = &self.0 {
+            shared.target().rests = true;
+        }
+    }
+
     /// The next lines go to what has the file's name by now: it was renamed by a log rotation. Without a file nothing
     /// is to be done.
     ///
@@ -120,7 +158,8 @@ impl LogReopener {
         let Some(shared) = &self.0 else {
             return Ok(());
         };
-        let Some(path) = shared.target().path.clone() else {
+        let path = Some(shared.target()).filter(|it| !it.rests);
+        let Some(path) = path.and_then(|it| it.path.clone()) else {
             return Ok(());
         };
         let file = append(&path)?;
@@ -196,13 +235,19 @@ impl Writer {
 }
 
 fn run(receiver: &Receiver<Batch>, shared: &Shared) {
-    let mut output = None;
-    for batch in receiver {
-        let next = shared.target().next.take();
-        output = next.or(output);
+    let mut open = None;
+    loop {
+        let batch = match receiver.recv_timeout(CLOSES_AFTER) {
+            Ok(batch) => batch,
+            Err(RecvTimeoutError::Timeout) => {
+                shared.close(&mut open);
+                continue;
+            }
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
         // A full disk must not stop traffic: the error is counted, the next batch tries again.
-        let written = output.as_mut().map(|it| it.write(&batch.bytes));
-        if !matches!(written, Some(Ok(()))) {
+        let output = shared.follow(&mut open);
+        if output.and_then(|it| it.write(&batch.bytes)).is_err() {
             shared.errors.fetch_add(1, Ordering::Relaxed);
         }
     }
