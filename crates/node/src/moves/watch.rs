@@ -284,7 +284,7 @@ impl Watcher {
         match done.end.exit_code {
             Some(0) => self.say(
                 "hook_done",
-                format!("the node's servers are set up for {site}"),
+                format!("hook has ended: the node's servers are set up for {site}"),
             ),
             Some(_) | None => {
                 let why = done.said.join("; ");
@@ -356,7 +356,10 @@ impl Watcher {
         let from = run.from.as_deref().unwrap_or("what is not known");
         self.say(
             "hook_begun",
-            format!("from {from} to {site}, generation {}", run.generation),
+            format!(
+                "hook begins: from {from} to {site}, generation {}",
+                run.generation
+            ),
         );
         let stop = Arc::clone(&self.stop);
         let thread = std::thread::Builder::new().name("tidegate-hook".into());

@@ -17,21 +17,25 @@ impl MovesTask {
                 continue;
             }
             if !self.party.as_ref().is_none_or(|it| it.is_set_up(&node)) {
-                self.keep_back(node, "its agent does not say that its servers are set up");
+                self.keep_back(
+                    node,
+                    "withheld",
+                    "until its agent says that its servers are set up",
+                );
                 continue;
             }
             if let Err(why) = self.cluster.withhold(node.clone(), false).await {
-                self.keep_back(node, &why.to_string());
+                self.keep_back(node, "move_failed", &why.to_string());
                 continue;
             }
             self.under_way.kept_back.remove(&node);
         }
     }
 
-    fn keep_back(&mut self, node: String, why: &str) {
+    fn keep_back(&mut self, node: String, event: &str, why: &str) {
         if self.under_way.kept_back.insert(node.clone()) {
             let text = format!("node {node} gets no requests yet: {why}");
-            self.output.event("move_failed", &text);
+            self.output.event(event, &text);
         }
         self.under_way.to_release.insert(node);
     }
