@@ -4,17 +4,21 @@
 //! each S  p_x >= high, or the window begins anew.  It also does where S[x] or U[x] changed, a node is on its way to x,
 //!         a node of x began to serve less than `settle` ago, the home is silent or another constitution is in force
 //! fixed T act when the window is T old: the paper's
-//! auto T  excess += (p_x - p'_x) C_x dt             CPU seconds of work that waits because the move is not made
-//!         act when excess >= C_n (switch + ramp / 2), what the move costs       ski rental: wait until waiting costs as much
-//!         not before S, and after 10 s in any case
+//! auto T  waited += (p_x - 1) C_x dt                tasks that wait, times seconds, since the load became high
+//!         act when waited >= (C_x + C_n) (switch + ramp / 2)
+//!         not before S, and after 10 s of the window in any case
 //! turn    each S a front-end that may act does so with probability 1 / front-ends, to spare swaps that fail
 //! budget  U[x] grew by less than `flap_budget` within a minute
 //! dwell   a node stays where it came for max(T, 1 s)      in `choice.rs`
 //! ```
 //!
-//! For a burst of unknown length the cheapest rule that knows nothing is to buy once renting has cost the price: at most
-//! twice what one that knew the length would pay, per burst. The switch time is a mean of what was measured from
-//! TAKE to SERVING, so T follows the cluster.
+//! For a burst of unknown length the cheapest rule that knows nothing is to buy once renting has cost the price (ski rental): at
+//! most twice what one that knew the length would pay, per burst. With a node of C_n more, C_n / (C_x + C_n) of what waits would
+//! not have waited, and the move costs C_n (switch + ramp / 2): divided by C_n / (C_x + C_n), both give the rule above. So the
+//! same account says when the second node is worth its price, and the third: a move ends the window and not the account.
+//! Where demand is far off, nodes follow each other as fast as the words, `settle` and the load that is seen after each
+//! allow. The switch time is a mean of what was measured from TAKE to SERVING, so T follows the cluster; before that
+//! it is what the site's nodes have to do.
 //!
 //! Inputs: pressure, the best move so far, the site's words, random numbers, `now`. Failure case: bursts that end just after T, every
 //! time, cost a move each: the budget bounds that. Pressure that no CPU relieves (a full database) asks for moves.
@@ -30,6 +34,8 @@ use crate::time::Timestamp;
 pub const SENSITIVITY: Duration = Duration::from_millis(10);
 /// `auto` acts after this at the latest.
 const AUTO_MAX: Duration = Duration::from_secs(10);
+/// Between two looks that lie further apart the load is not known.
+const UNSEEN_MAX: Duration = Duration::from_millis(100);
 /// Dwell is this at least.
 const DWELL_MIN: Duration = Duration::from_secs(1);
 /// `settle` is this at least, and so many service times.
@@ -41,8 +47,11 @@ const BUDGET_WINDOW: Duration = Duration::from_secs(60);
 pub const FLAP_BUDGET_MAX: usize = 1000;
 /// How much a new switch time counts for in the mean.
 const SWITCH_GAIN: f64 = 0.2;
-/// The switch time before any was measured: a drain.
-const SWITCH_FIRST: Duration = Duration::from_millis(500);
+/// A switch time counts for this at least: what chance queues up at sites of few nodes must not pay for a move.
+const SWITCH_MIN: Duration = Duration::from_millis(200);
+/// The switch time before any was measured: of nodes that drain, and of those that run a hook.
+const SWITCH_DRAIN: Duration = Duration::from_secs(1);
+const SWITCH_HOOK: Duration = Duration::from_secs(2);
 
 /// T: how long a site's load must have been high.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,18 +92,9 @@ pub struct EvidenceTick {
     pub pressure: f64,
     /// From which value it is high.
     pub high: f64,
-    /// What the best move would make of p, and the CPUs of its node.
-    pub best: Option<BestMove>,
+    /// CPUs of the node that is best moved.
+    pub best: Option<f64>,
     /// CPUs of the site.
-    pub cpus: f64,
-}
-
-/// What evidence is weighed against.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct BestMove {
-    /// p' of the site in need.
-    pub after: f64,
-    /// CPUs of the node.
     pub cpus: f64,
 }
 
@@ -131,25 +131,41 @@ pub enum Judgement {
 pub struct Evidence {
     history: History,
     window: Option<EventWindow>,
-    ticked_at: Timestamp,
-    /// CPU seconds.
-    excess: f64,
+    ticked_at: Option<Timestamp>,
+    /// Task seconds since the load became high, while a move would have helped.
+    waited: f64,
     switch: SwitchTime,
+}
+
+/// What nodes do between their sites.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SwitchKind {
+    /// Nothing: they serve the new one at once.
+    AtOnce,
+    /// They end the requests of the old one.
+    Drain,
+    /// That, and a hook sets them up.
+    Hook,
 }
 
 /// How long moves take, from TAKE to SERVING, and half of the ramp on top.
 #[derive(Clone, Copy, Debug)]
 pub struct SwitchTime {
     mean_s: f64,
-    ramp: Duration,
+    ramp_s: f64,
 }
 
 impl SwitchTime {
-    /// Before any was measured.
-    pub fn new(ramp: Duration) -> Self {
+    /// Before any was measured; a node has its full share after `ramp`.
+    pub fn new(kind: SwitchKind, ramp: Duration) -> Self {
+        let first = match kind {
+            SwitchKind::AtOnce => SWITCH_MIN,
+            SwitchKind::Drain => SWITCH_DRAIN,
+            SwitchKind::Hook => SWITCH_HOOK,
+        };
         Self {
-            mean_s: SWITCH_FIRST.as_secs_f64(),
-            ramp,
+            mean_s: first.as_secs_f64(),
+            ramp_s: ramp.as_secs_f64(),
         }
     }
 
@@ -158,21 +174,21 @@ impl SwitchTime {
         self.mean_s += SWITCH_GAIN * (took.as_secs_f64() - self.mean_s);
     }
 
-    /// CPU seconds that a move of so many CPUs costs.
-    pub fn cost(&self, cpus: f64) -> f64 {
-        cpus * (self.mean_s + self.ramp.as_secs_f64() / 2.0)
+    /// Seconds for which a node that moves is missed, all in all.
+    pub fn price(&self) -> f64 {
+        self.mean_s.max(SWITCH_MIN.as_secs_f64()) + self.ramp_s / 2.0
     }
 }
 
 impl Evidence {
     /// None yet.
-    pub fn new(history: History, ramp: Duration) -> Self {
+    pub fn new(history: History, switch: SwitchTime) -> Self {
         Self {
             history,
             window: None,
-            ticked_at: Timestamp::ZERO,
-            excess: 0.0,
-            switch: SwitchTime::new(ramp),
+            ticked_at: None,
+            waited: 0.0,
+            switch,
         }
     }
 
@@ -188,10 +204,8 @@ impl Evidence {
 
     /// Takes what is seen.
     pub fn on_tick(&mut self, tick: &EvidenceTick, now: Timestamp) -> Judgement {
-        let dt = now.since(self.ticked_at).min(AUTO_MAX).as_secs_f64();
-        self.ticked_at = now;
+        self.account(tick, now);
         if let Some(end) = self.ends(tick, now) {
-            self.excess = 0.0;
             self.window = tick.reading.map(|reading| EventWindow {
                 lock: reading.lock,
                 updates: reading.updates,
@@ -202,13 +216,23 @@ impl Evidence {
         let Some(window) = self.window else {
             return Judgement::Anew(WindowEnd::First);
         };
-        if let Some(best) = tick.best {
-            self.excess += (tick.pressure - best.after).max(0.0) * tick.cpus * dt;
-        }
         let part = self.part(tick, now.since(window.began_at));
         match part >= 1.0 && tick.best.is_some() {
             true => Judgement::Acts(window),
             false => Judgement::Gathers(part.min(1.0)),
+        }
+    }
+
+    /// What has waited so far. What a front-end that was paused did not see does not count.
+    fn account(&mut self, tick: &EvidenceTick, now: Timestamp) {
+        let before = self.ticked_at.replace(now).unwrap_or(now);
+        let dt = now.since(before).min(UNSEEN_MAX).as_secs_f64();
+        // NaN is not high.
+        let is_high = tick.pressure >= tick.high;
+        match (is_high && tick.reading.is_some(), tick.best.is_some()) {
+            (true, true) => self.waited += (tick.pressure - 1.0).max(0.0) * tick.cpus * dt,
+            (true, false) => {}
+            (false, _) => self.waited = 0.0,
         }
     }
 
@@ -234,15 +258,15 @@ impl Evidence {
         (!is_high).then_some(WindowEnd::NotHigh)
     }
 
-    /// How much of what is asked for is there: of the time, or of the excess.
+    /// How much of what is asked for is there: of the time, or of what must have waited.
     fn part(&self, tick: &EvidenceTick, age: Duration) -> f64 {
         let of = |time: Duration| age.as_secs_f64() / time.as_secs_f64().max(f64::MIN_POSITIVE);
         match (self.history, tick.best) {
             (History::Fixed(history), _) => of(history),
             (History::Auto, None) => 0.0,
             (History::Auto, Some(best)) => {
-                let cost = self.switch.cost(best.cpus).max(f64::MIN_POSITIVE);
-                let part = self.excess / cost;
+                let asked = (tick.cpus + best) * self.switch.price();
+                let part = self.waited / asked.max(f64::MIN_POSITIVE);
                 part.min(of(SENSITIVITY)).max(of(AUTO_MAX))
             }
         }

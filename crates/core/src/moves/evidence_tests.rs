@@ -26,16 +26,17 @@ fn tick() -> EvidenceTick {
         settle: Duration::from_millis(50),
         pressure: 4.0,
         high: HIGH,
-        best: Some(BestMove {
-            after: 2.0,
-            cpus: 4.0,
-        }),
+        best: Some(4.0),
         cpus: 4.0,
     }
 }
 
 fn evidence(history: History) -> Evidence {
-    Evidence::new(history, Duration::from_secs(2))
+    Evidence::new(history, switch(SwitchKind::Drain))
+}
+
+fn switch(kind: SwitchKind) -> SwitchTime {
+    SwitchTime::new(kind, Duration::from_millis(500))
 }
 
 /// Milliseconds until it acts, each S the same.
@@ -67,34 +68,34 @@ fn a_fixed_history_is_how_long_the_load_must_be_high() {
 
 #[test]
 fn auto_waits_until_waiting_has_cost_what_a_move_does() {
-    // 8 CPU seconds wait per second; a move costs 4 CPUs for half a second and half of two seconds.
-    assert_eq!(acts_after(evidence(History::Auto), &tick()), Some(750));
+    // 12 tasks wait; 8 CPUs times 1.25 s are 10 task seconds.
+    assert_eq!(acts_after(evidence(History::Auto), &tick()), Some(840));
+    let at_once = Evidence::new(History::Auto, switch(SwitchKind::AtOnce));
+    assert_eq!(acts_after(at_once, &tick()), Some(300));
+    let hook = Evidence::new(History::Auto, switch(SwitchKind::Hook));
+    assert_eq!(acts_after(hook, &tick()), Some(1510));
     let mut fast = evidence(History::Auto);
     for _ in 0..100 {
         fast.on_move(Duration::from_millis(105));
     }
-    assert_eq!(acts_after(fast, &tick()), Some(560));
+    assert_eq!(acts_after(fast, &tick()), Some(300));
     let mild = EvidenceTick {
         pressure: 2.2,
-        best: Some(BestMove {
-            after: 1.1,
-            cpus: 4.0,
-        }),
         ..tick()
     };
-    assert_eq!(acts_after(evidence(History::Auto), &mild), Some(1370));
+    assert_eq!(acts_after(evidence(History::Auto), &mild), Some(2090));
 }
 
 #[test]
 fn auto_acts_within_ten_seconds_and_not_before_s() {
-    let hardly = EvidenceTick {
-        best: Some(BestMove {
-            after: 3.99,
-            cpus: 4.0,
-        }),
+    let vast_node = EvidenceTick {
+        best: Some(1e9),
         ..tick()
     };
-    assert_eq!(acts_after(evidence(History::Auto), &hardly), Some(10_000));
+    assert_eq!(
+        acts_after(evidence(History::Auto), &vast_node),
+        Some(10_000)
+    );
     let vast = EvidenceTick {
         pressure: 1e9,
         ..tick()
@@ -104,22 +105,73 @@ fn auto_acts_within_ten_seconds_and_not_before_s() {
 
 #[test]
 fn auto_pays_twice_what_a_burst_costs_at_most() {
-    // Offline: the burst's excess, or the move. Online: the excess until it acts, and then the move.
-    let cost = SwitchTime::new(Duration::from_secs(2)).cost(4.0);
+    // Offline: what waits in the burst for want of the node, or the move. Online: what waits until it acts, and then the move.
+    let price = 4.0 * switch(SwitchKind::Drain).price();
     let acts = acts_after(evidence(History::Auto), &tick()).unwrap();
     for burst_ms in (10..5000).step_by(10) {
-        let excess = |millis: u64| 8.0 * millis as f64 / 1e3;
-        let offline = excess(burst_ms).min(cost);
+        let waits = |millis: u64| 6.0 * millis as f64 / 1e3;
+        let offline = waits(burst_ms).min(price);
         let online = if burst_ms < acts {
-            excess(burst_ms)
+            waits(burst_ms)
         } else {
-            excess(acts) + cost
+            waits(acts) + price
         };
         assert!(
-            online <= 2.0 * offline + 8.0 * 0.01 + 1e-9,
+            online <= 2.0 * offline + 6.0 * 0.01 + 1e-9,
             "{burst_ms}: {online} {offline}"
         );
     }
+}
+
+/// A site that gets each node that it asks for, while so many CPUs' worth of tasks are there, and never fewer.
+fn nodes_come_after(demand: f64, nodes: usize) -> Vec<u64> {
+    let mut evidence = Evidence::new(History::Auto, switch(SwitchKind::AtOnce));
+    let mut seen = EvidenceTick {
+        best: Some(2.0),
+        cpus: 4.0,
+        ..tick()
+    };
+    let mut came = Vec::new();
+    for millis in (0..5000).step_by(10) {
+        seen.pressure = demand / seen.cpus;
+        if let Judgement::Acts(window) = evidence.on_tick(&seen, at(millis)) {
+            came.push(millis);
+            seen.cpus += 2.0;
+            seen.began_to_serve = at(millis);
+            seen.reading = reading(3, window.updates + 1);
+        }
+        if came.len() == nodes {
+            break;
+        }
+    }
+    came
+}
+
+#[test]
+fn where_demand_is_far_off_nodes_follow_each_other_without_a_history_of_their_own() {
+    // 6, 8, 10 and 12 CPUs times 0.45 s are 2.7 to 5.4 task seconds, and 36 to 30 of 40 tasks wait. The site settles for 50 ms.
+    assert_eq!(nodes_come_after(40.0, 4), [80, 130, 180, 230]);
+    // Of 12 tasks 8 wait, then 6: the account decides, and with 8 CPUs the site is no longer in need.
+    assert_eq!(nodes_come_after(12.0, 4), [340, 490]);
+}
+
+#[test]
+fn load_that_was_not_high_once_and_time_that_was_not_seen_do_not_count() {
+    let mut evidence = evidence(History::Auto);
+    for millis in (0..620).step_by(10) {
+        evidence.on_tick(&tick(), at(millis));
+    }
+    let calm = EvidenceTick {
+        pressure: 1.9,
+        ..tick()
+    };
+    evidence.on_tick(&calm, at(620));
+    evidence.on_tick(&tick(), at(630));
+    assert!(gathers(evidence.on_tick(&tick(), at(640)), 0.024));
+    assert!(
+        gathers(evidence.on_tick(&tick(), at(5640)), 0.502),
+        "it was paused: 5 s of 10 are over, and one look counts"
+    );
 }
 
 #[test]

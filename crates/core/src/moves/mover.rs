@@ -20,8 +20,8 @@ use std::time::Duration;
 use super::carry::{Carried, CarryConfig, CarryView, NodeTurn, carry, turns};
 use super::choice::{ChosenMove, MoveChoice, NodeOffer, NothingChosen, Offers, SiteLoad};
 use super::evidence::{
-    BestMove, Evidence, EvidenceTick, FlapBudget, History, Judgement, WindowEnd, has_its_turn,
-    settle,
+    Evidence, EvidenceTick, FlapBudget, History, Judgement, SwitchKind, SwitchTime, WindowEnd,
+    has_its_turn, settle,
 };
 use super::lease::{LockCare, LockWatch, Patience};
 use super::numbering::Constitution;
@@ -148,8 +148,14 @@ pub struct Mover {
 impl Mover {
     /// One that has seen nothing.
     pub fn new(constitution: Constitution, config: MoverConfig, seed: u64) -> Self {
+        let kind = match (config.carry.hook, constitution.drains()) {
+            (Some(_), _) => SwitchKind::Hook,
+            (None, true) => SwitchKind::Drain,
+            (None, false) => SwitchKind::AtOnce,
+        };
+        let switch = SwitchTime::new(kind, config.warm_up);
         let mind = || SiteMind {
-            evidence: Evidence::new(config.history, config.warm_up),
+            evidence: Evidence::new(config.history, switch),
             budget: FlapBudget::new(config.flap_budget),
             watch: None,
             usual: UsualLoad::default(),
@@ -394,10 +400,7 @@ impl SiteMind {
             settle: settle(seen.service_time),
             pressure,
             high: config.high,
-            best: self.best.map(|it| BestMove {
-                after: it.after,
-                cpus: it.cpus,
-            }),
+            best: self.best.map(|it| it.cpus),
             cpus: seen.load.cpus,
         };
         self.judgement = self.evidence.on_tick(&tick, now);

@@ -2,15 +2,16 @@
 //!
 //! ```text
 //! used   = min(demand, CPUs)
-//! slow   exponential mean of used over 5 s          fast   over 50 ms; both begin at the first value
-//! keeps  = fast           if that is below 0.1 of the CPUs: the load has gone
+//! slow   exponential mean of used over 10 s, or over all that was seen          fast   the same over 50 ms
+//! keeps  = CPUs           until it was seen for 1 s
+//!        = fast           if that is below 0.1 of the CPUs: the load has gone
 //!        = max(slow, fast) else
 //! ```
 //!
 //! Demand at a moment is mostly noise: a site whose CPUs are busy for 60 % of the time has an idle moment several times a second. A
 //! donor that is chosen at such a moment wants its node back at once.
 //!
-//! Inputs: demand and CPUs of the site, `now`. Failure case: a load that falls to a half keeps a donor's nodes for some seconds.
+//! Inputs: demand and CPUs of the site, `now`. Failure case: a load that falls to a half keeps a donor's nodes for ten seconds or so.
 //! Source: not in Reconfiguration-2004, whose donor is the least loaded node at the moment.
 
 use std::time::Duration;
@@ -19,11 +20,14 @@ use super::choice::SiteLoad;
 use crate::time::Timestamp;
 
 /// What is usual is a mean over so long.
-const SLOW: Duration = Duration::from_secs(5);
+const SLOW: Duration = Duration::from_secs(10);
 /// What is there now is one over so long: several requests of most sites.
 const FAST: Duration = Duration::from_millis(50);
 /// Below this part of the CPUs the load has gone.
 const GONE: f64 = 0.1;
+
+/// Before that nothing is usual.
+const FIRST: Duration = Duration::from_secs(1);
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,7 +35,13 @@ pub struct UsualLoad {
     slow: f64,
     fast: f64,
     cpus: f64,
-    seen_at: Option<Timestamp>,
+    seen: Option<UsualAge>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct UsualAge {
+    since: Timestamp,
+    last: Timestamp,
 }
 
 impl UsualLoad {
@@ -39,22 +49,40 @@ impl UsualLoad {
     pub fn on_look(&mut self, load: SiteLoad, now: Timestamp) {
         let used = load.demand.min(load.cpus);
         self.cpus = load.cpus;
-        let Some(seen_at) = self.seen_at.replace(now) else {
+        let Some(seen) = &mut self.seen else {
             (self.slow, self.fast) = (used, used);
+            self.seen = Some(UsualAge {
+                since: now,
+                last: now,
+            });
             return;
         };
-        let passed = now.since(seen_at).as_secs_f64();
-        let part = |over: Duration| 1.0 - (-passed / over.as_secs_f64()).exp();
+        let passed = now.since(seen.last);
+        seen.last = now;
+        let weight =
+            |time: Duration, over: Duration| 1.0 - (-time.as_secs_f64() / over.as_secs_f64()).exp();
+        let age = seen.time();
+        // Nothing has passed, or what has passed counts for as much as it is of all.
+        let part = |over| weight(passed, over) / weight(age, over).max(f64::MIN_POSITIVE);
         self.slow += part(SLOW) * (used - self.slow);
         self.fast += part(FAST) * (used - self.fast);
     }
 
     /// CPUs that it keeps.
     pub fn keeps(&self) -> f64 {
+        if self.seen.is_none_or(|it| it.time() < FIRST) {
+            return self.cpus;
+        }
         match self.fast < GONE * self.cpus {
             true => self.fast,
             false => self.slow.max(self.fast),
         }
+    }
+}
+
+impl UsualAge {
+    fn time(self) -> Duration {
+        self.last.since(self.since)
     }
 }
 
@@ -72,20 +100,33 @@ mod tests {
     #[test]
     fn an_idle_moment_is_not_usual_and_a_load_that_has_gone_is_not_kept() {
         let mut usual = UsualLoad::default();
-        look(&mut usual, 3.0, 0, 100);
-        assert!((usual.keeps() - 3.0).abs() < 1e-9, "the first is usual");
-        look(&mut usual, 0.0, 100, 50);
+        look(&mut usual, 3.0, 0, 6000);
+        assert!((usual.keeps() - 3.0).abs() < 1e-9, "{usual:?}");
+        look(&mut usual, 0.0, 6000, 50);
         assert!(usual.keeps() > 2.9, "{usual:?}");
-        look(&mut usual, 0.0, 150, 300);
+        look(&mut usual, 0.0, 6050, 300);
         assert!(usual.keeps() < 0.2, "{usual:?}");
-        look(&mut usual, 40.0, 450, 1000);
+        look(&mut usual, 40.0, 6350, 1000);
         assert!(
             (usual.keeps() - 4.0).abs() < 0.01,
             "CPUs are all it can use"
         );
-        look(&mut usual, 1.0, 1450, 1000);
+        look(&mut usual, 1.0, 7350, 1000);
         assert!(usual.keeps() > 1.5, "{usual:?}");
-        look(&mut usual, 1.0, 2450, 30_000);
+        look(&mut usual, 1.0, 8350, 60_000);
         assert!((usual.keeps() - 1.0).abs() < 0.01, "{usual:?}");
+    }
+
+    #[test]
+    fn a_site_keeps_all_until_it_was_seen_for_a_second_and_then_the_mean() {
+        let mut usual = UsualLoad::default();
+        look(&mut usual, 0.0, 0, 500);
+        look(&mut usual, 3.0, 500, 500);
+        assert!(usual.keeps() == 4.0, "{usual:?}");
+        look(&mut usual, 0.0, 1000, 20);
+        look(&mut usual, 1.0, 1020, 480);
+        look(&mut usual, 0.0, 1500, 20);
+        let mean = usual.keeps();
+        assert!((1.2..1.5).contains(&mean), "{mean}");
     }
 }
