@@ -50,7 +50,7 @@ use crate::config::throttle::Throttled;
 use crate::config::{Admin, Config, Culprits, FrontEnd, NodeRead, Resource};
 use crate::culprits::front_end;
 use crate::culprits::heard::Heard;
-use crate::culprits::peers::{self, PeerClient};
+use crate::culprits::peers::Peers;
 use crate::discovery::Discovery;
 use crate::discovery::book::SourceBook;
 use crate::driver::{Ask, Driver, DriverParts};
@@ -358,18 +358,14 @@ async fn is_told_twice(delay: Duration, stop: &mut Stop, output: Output) -> bool
 
 /// The other front-ends, and which may ask this one for what. Front-ends know each other by a secret of their own, or
 /// by one that is made from the admin token.
-fn exchange(
-    admin: &Admin,
-    culprits: Option<&Culprits>,
-) -> Result<(Vec<PeerClient>, Access), Failure> {
+fn exchange(admin: &Admin, culprits: Option<&Culprits>) -> Result<(Peers, Access), Failure> {
     let secret = culprits.and_then(|it| it.peer_token.as_ref());
     let key = secret.or(admin.token.as_ref()).map(PeerKey::derived);
     let no_randomness = |error| Failure::Failed(format!("no randomness: {error}"));
     let identity = Identity::random().map_err(no_randomness)?;
     let heard = Arc::new(Heard::new(identity));
-    let peers = culprits.iter().flat_map(|it| &it.peers);
-    let peers = peers.map(|address| PeerClient::new(*address, key.clone(), Arc::clone(&heard)));
-    let peers = peers.collect();
+    let peers = culprits.map_or_else(Vec::new, |it| it.peers.clone());
+    let peers = Peers::new(peers, key.clone(), heard);
     let gate = key.map(|key| PeerGate::new(key, identity)).transpose();
     let access = Access {
         token: admin.token.clone(),
@@ -546,15 +542,14 @@ impl Running {
     }
 
     /// Begins to watch the file, if that is wanted, and to ask the other front-ends what requests they have.
-    fn look_around(&self, peers: Vec<PeerClient>, output: Output) {
+    fn look_around(&self, peers: Peers, output: Output) {
         if let Some(cluster) = self.plane.cluster.as_ref().filter(|it| it.is_watched()) {
             tokio::spawn(reload::watch::run(Arc::clone(cluster)));
         }
         tokio::spawn(self.keeper.clone().run(self.gatherer()));
         let Some(watch) = &self.watch else { return };
-        for client in peers {
-            tokio::spawn(peers::run(client, watch.asks(), output, clock::now));
-        }
+        let changes = self.plane.cluster.as_ref().map(|it| it.peers());
+        tokio::spawn(peers.follow(changes, watch.asks(), output, clock::now));
     }
 
     /// Begins to follow the sources of nodes.

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use support::scene::{Cluster, Scene};
 use support::{FrontEnd, eventually, folder, free_address, request, tidegate};
 
 /// A server that answers everything.
@@ -63,6 +64,44 @@ fn what_one_front_end_serves_the_other_knows() {
     eventually("it says whose requests are missing", || {
         let notes = other.api("/api/culprits")["notes"].to_string();
         notes.contains("What the front-end at").then_some(())
+    });
+}
+
+#[test]
+fn peers_come_and_go_by_a_reload() {
+    let cluster = Cluster::default()
+        .site("shop", "*")
+        .node("n1", server(), "shop");
+    let one = FrontEnd::start(&folder("peers-reload-one"), &cluster.text());
+    let other = Scene::start("peers-reload-other", &cluster);
+    let reload = |peers: &str| {
+        let culprits = format!("[culprits]\npeers = [{peers}]\n");
+        other.write(&cluster.clone().more(&culprits).text());
+        let plan = other.reload(&[]);
+        let line = "~ [culprits]: peers = ";
+        assert!(plan.contains(line) && !plan.contains("restart"), "{plan}");
+    };
+    let report = || other.front_end.api("/api/culprits");
+    reload(&format!("\"{}\"", one.admin));
+    let mut sent = 0;
+    eventually("the other knows three of them", || {
+        sent += 1;
+        assert_eq!(one.get("shop", &format!("/item/{sent}")).status, 200);
+        let report = report();
+        let known = report["classes"].as_array().unwrap().iter();
+        let mut items = known.filter(|class| class["name"] == "GET /item/{n}");
+        (items.next()?["requests"].as_u64()? >= 3).then_some(())
+    });
+    let misses = |part: &str| report()["notes"].to_string().contains(part);
+    let absent = free_address();
+    reload(&format!("\"{absent}\""));
+    eventually("what does not answer is named", || {
+        misses(&format!("What the front-end at {absent}")).then_some(())
+    });
+    drop(one);
+    reload("");
+    eventually("none is missing any more", || {
+        (!misses("What the front-end at")).then_some(())
     });
 }
 

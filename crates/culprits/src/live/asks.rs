@@ -64,6 +64,7 @@ pub struct Asks {
     pub(super) sender: SyncSender<Ask>,
     pub(super) findings: Arc<ArcSwap<Findings>>,
     pub(super) deeds: Arc<ArcSwap<Deeds>>,
+    pub(super) peers: Arc<ArcSwap<Vec<SocketAddr>>>,
 }
 
 impl Asks {
@@ -115,6 +116,11 @@ impl Asks {
         self.deeds.store(Arc::new(deeds));
     }
 
+    /// These are the other front-ends from now on, whatever is delivered of others.
+    pub fn set_peers(&self, peers: Vec<SocketAddr>) {
+        self.peers.store(Arc::new(peers));
+    }
+
     fn ask(&self, ask: Ask) -> Result<(), AskError> {
         self.sender.try_send(ask).map_err(|error| match error {
             TrySendError::Full(_) => AskError::Busy,
@@ -129,6 +135,7 @@ impl Asks {
             sender: std::sync::mpsc::sync_channel(1).0,
             findings: Arc::new(ArcSwap::from_pointee(findings)),
             deeds: Arc::new(ArcSwap::from_pointee(Deeds::NONE)),
+            peers: Arc::default(),
         }
     }
 

@@ -54,7 +54,7 @@ pub struct WatchParts {
 pub struct Settings {
     /// Classes with names of their own.
     pub patterns: Vec<Pattern>,
-    /// Admin addresses of the other front-ends.
+    /// Admin addresses of the other front-ends, at first.
     pub peers: Vec<SocketAddr>,
     /// What it does by itself.
     pub deeds: Deeds,
@@ -99,7 +99,14 @@ impl Watch {
         let kept = parts.kept.take();
         let costs = parts.handed_over.costs.take();
         let deeds = Arc::new(ArcSwap::from_pointee(parts.settings.deeds));
-        let mut running = Running::new(parts, Arc::clone(&findings), Arc::clone(&deeds));
+        let peers = Arc::new(ArcSwap::from_pointee(parts.settings.peers.clone()));
+        let asks = Asks {
+            sender,
+            findings,
+            deeds,
+            peers,
+        };
+        let mut running = Running::new(parts, &asks);
         let thread = std::thread::Builder::new()
             .name("culprits".into())
             .spawn(move || {
@@ -107,11 +114,7 @@ impl Watch {
                 running.run(&receiver);
             })?;
         Ok(Self {
-            asks: Asks {
-                sender,
-                findings,
-                deeds,
-            },
+            asks,
             thread: Some(thread),
         })
     }

@@ -1,5 +1,6 @@
 //! Asks other front-ends what they know of requests, and proves to them that this one may ask.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +12,8 @@ use http_body_util::Full;
 use tidegate_core::time::Timestamp;
 use tidegate_culprits::live::Asks;
 use tidegate_culprits::live::exchange::{EVERY, Shipment};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::heard::{Heard, NotAnother};
@@ -22,13 +25,57 @@ use crate::peer_auth::{self, Identity, PeerKey, Question};
 /// A cause that is absent for so long is an event again when it comes back.
 const CAUSE_LASTS: Duration = Duration::from_secs(60);
 
-/// Asks one of the others again and again, for as long as anybody wants it.
-pub(crate) async fn run(
-    mut client: PeerClient,
-    asks: Asks,
-    output: Output,
-    clock: fn() -> Timestamp,
-) {
+/// The other front-ends, as they come and go.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    addresses: Vec<SocketAddr>,
+    key: Option<PeerKey>,
+    heard: Arc<Heard>,
+}
+
+impl Peers {
+    /// Those at these admin addresses, at first.
+    pub(crate) fn new(addresses: Vec<SocketAddr>, key: Option<PeerKey>, heard: Arc<Heard>) -> Self {
+        Self {
+            addresses,
+            key,
+            heard,
+        }
+    }
+
+    /// Asks each of them, and those that there are after each change; without changes those at first.
+    pub(crate) async fn follow(
+        mut self,
+        changes: Option<watch::Receiver<Vec<SocketAddr>>>,
+        asks: Asks,
+        output: Output,
+        clock: fn() -> Timestamp,
+    ) {
+        let mut changes = changes;
+        let mut asked: BTreeMap<SocketAddr, AbortHandle> = BTreeMap::new();
+        loop {
+            let left = |address: &SocketAddr| !self.addresses.contains(address);
+            for (_, task) in asked.extract_if(.., |address, _| left(address)) {
+                task.abort();
+            }
+            for address in &self.addresses {
+                asked.entry(*address).or_insert_with(|| {
+                    let client =
+                        PeerClient::new(*address, self.key.clone(), Arc::clone(&self.heard));
+                    tokio::spawn(run(client, asks.clone(), output, clock)).abort_handle()
+                });
+            }
+            let Some(changes) = &mut changes else { return };
+            if changes.changed().await.is_err() {
+                return;
+            }
+            self.addresses = changes.borrow_and_update().clone();
+        }
+    }
+}
+
+/// Asks one of the others again and again, for as long as its answers are wanted.
+async fn run(mut client: PeerClient, asks: Asks, output: Output, clock: fn() -> Timestamp) {
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut causes = Causes::default();

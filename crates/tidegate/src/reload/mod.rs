@@ -22,6 +22,7 @@ mod wanted;
 pub(crate) mod watch;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -269,6 +270,8 @@ pub(crate) struct LiveCluster {
     /// The nodes that cannot come in.
     left_out: ArcSwap<Vec<LeftOutStatus>>,
     sources: channel::Sender<Vec<NodeSource>>,
+    /// The other front-ends, once a reload has said which.
+    peers: channel::Sender<Vec<SocketAddr>>,
     drain_times: ArcSwap<DrainTimes>,
 }
 
@@ -282,6 +285,7 @@ impl LiveCluster {
         let mut begun = begun;
         Self {
             sources: channel::Sender::new(begun.wanted.sources.clone()),
+            peers: channel::Sender::new(Vec::new()),
             drain_times: ArcSwap::from_pointee(DrainTimes::of(&begun.file.timeouts)),
             started: begun.file.clone(),
             path: begun.path.clone(),
@@ -315,6 +319,11 @@ impl LiveCluster {
     /// Where more nodes come from, as that changes.
     pub(crate) fn sources(&self) -> channel::Receiver<Vec<NodeSource>> {
         self.sources.subscribe()
+    }
+
+    /// The other front-ends that requests are exchanged with, as reloads change that.
+    pub(crate) fn peers(&self) -> channel::Receiver<Vec<SocketAddr>> {
+        self.peers.subscribe()
     }
 
     /// The nodes that others than the file announce, and that cannot come in now.
@@ -584,6 +593,8 @@ impl LiveCluster {
         requests.set(config);
         if let (Some(asks), Some(wanted)) = (culprits, &front_end.culprits) {
             asks.set_deeds(wanted.deeds);
+            asks.set_peers(wanted.peers.clone());
+            self.peers.send_replace(wanted.peers.clone());
         }
     }
 

@@ -32,11 +32,12 @@ const LIVE: [&str; 11] = [
 /// Keys of these that it does not.
 const FIXED_KEYS: [(&str, &str); 1] = [("limits", "workers")];
 /// Keys that it takes over of other tables.
-const LIVE_KEYS: [(&str, &str); 11] = [
+const LIVE_KEYS: [(&str, &str); 12] = [
     ("load", "key_file"),
     ("load", "interval"),
     ("cluster", "front_ends"),
     ("reconfigure", "serial"),
+    ("culprits", "peers"),
     ("culprits", "first_to_wait"),
     ("culprits", "automatic"),
     ("culprits", "trials"),

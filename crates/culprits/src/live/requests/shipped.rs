@@ -22,6 +22,16 @@ impl Requests {
         self.outbox.ship(after, sites.collect(), unfinished, now)
     }
 
+    /// These are the other front-ends from now on. What one that is left out had in progress counts no more.
+    pub(in crate::live) fn follow_peers(&mut self, wanted: &[SocketAddr]) {
+        self.peers.retain(|it| wanted.contains(&it.address));
+        for address in wanted {
+            if self.peers.iter().all(|it| it.address != *address) {
+                self.peers.push(Peer::new(*address));
+            }
+        }
+    }
+
     /// Takes in what another front-end said, or why it did not.
     pub(in crate::live) fn accept(
         &mut self,

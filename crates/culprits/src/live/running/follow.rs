@@ -7,6 +7,7 @@
 //! ```
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use tidegate_core::throttle::ClassPattern;
 use tidegate_core::time::Timestamp;
@@ -49,6 +50,15 @@ impl Running {
         self.break_off(&gone, now);
         self.let_go(&members.topology, &gone, now);
         self.publish(self.found());
+    }
+
+    /// Takes over which other front-ends there are, if that has changed.
+    pub(super) fn follow_peers(&mut self) {
+        let wanted = self.peers.load_full();
+        if !Arc::ptr_eq(&wanted, &self.followed_peers) {
+            self.requests.follow_peers(&wanted);
+            self.followed_peers = wanted;
+        }
     }
 
     /// Classes of the site that was alone are called by its name from now on.

@@ -6,6 +6,7 @@ mod follow;
 mod report;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
@@ -15,7 +16,7 @@ use tidegate_core::classes::{ClassId, SLOTS};
 use tidegate_core::culprits::{Confidence, Discovery, Limits};
 use tidegate_core::time::Timestamp;
 
-use super::asks::Ask;
+use super::asks::{Ask, Asks};
 use super::cluster::Cluster;
 use super::experiment::RunningExperiment;
 use super::findings::{Finding, Findings};
@@ -65,16 +66,16 @@ pub(super) struct Running {
     deeds: Deeds,
     /// What it is to do by itself from the next tick on.
     wanted: Arc<ArcSwap<Deeds>>,
+    /// The other front-ends, from the next look on.
+    peers: Arc<ArcSwap<Vec<SocketAddr>>>,
+    /// Those that are known to be there.
+    followed_peers: Arc<Vec<SocketAddr>>,
     log: Arc<dyn EventLog>,
 }
 
 impl Running {
     /// Before anything is known; it publishes there what it finds.
-    pub(super) fn new(
-        parts: WatchParts,
-        findings: Arc<ArcSwap<Findings>>,
-        wanted: Arc<ArcSwap<Deeds>>,
-    ) -> Self {
+    pub(super) fn new(parts: WatchParts, asks: &Asks) -> Self {
         let WatchParts {
             events,
             topology,
@@ -112,7 +113,7 @@ impl Running {
             delay_experiments,
             clocks,
             memory: None,
-            findings,
+            findings: Arc::clone(&asks.findings),
             evaluations: 0,
             evaluated: Duration::ZERO,
             names,
@@ -122,7 +123,9 @@ impl Running {
             last_experiment: None,
             experimented_at: BTreeMap::new(),
             deeds: settings.deeds,
-            wanted,
+            wanted: Arc::clone(&asks.deeds),
+            peers: Arc::clone(&asks.peers),
+            followed_peers: asks.peers.load_full(),
             log,
         };
         running.follow((running.clocks.now)());
@@ -190,6 +193,7 @@ impl Running {
                     answer.send(self.requests.ship(after, now)).ok();
                 }
                 Ok(Ask::Told(from, shipment, at)) => {
+                    self.follow_peers();
                     self.requests
                         .accept(from, shipment, at, &mut self.discovery);
                 }
@@ -211,6 +215,7 @@ impl Running {
 
     fn handle_tick(&mut self, now: Timestamp) {
         self.follow_deeds(now);
+        self.follow_peers();
         self.hear(now);
         self.watched.read(&self.cluster, &mut self.discovery, now);
         self.evaluate_experiment(now);
