@@ -5,7 +5,7 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -183,6 +183,57 @@ fn an_operator_moves_nodes_within_the_floors_and_no_request_fails() {
         .front_end
         .metric("tidegate_moves_total{cause=\"operator\",result=\"done\"}");
     assert_eq!(metric, Some(41.0));
+}
+
+/// The live page as a browser shows it; none where there is no browser.
+fn live_page(front_end: &FrontEnd) -> Option<String> {
+    if Command::new("chromium").arg("--version").output().is_err() {
+        return None;
+    }
+    let profile = folder("moves-page-profile");
+    // The page's timer runs on virtual time, which waits for answers.
+    let output = Command::new("chromium")
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--no-first-run",
+        ])
+        .args([
+            "--disable-background-networking",
+            "--disable-component-update",
+        ])
+        .args(["--disable-sync", "--virtual-time-budget=5000", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", profile.display()))
+        .arg(format!("http://{}/", front_end.admin))
+        .output();
+    Some(String::from_utf8(output.unwrap().stdout).unwrap())
+}
+
+#[test]
+fn the_live_page_shows_how_many_nodes_each_site_had() {
+    let scene = Scene::start("moves-page", "", |_| None);
+    assert!(scene.said(&["move", "b1", "shop"]).0);
+    let Some(page) = live_page(&scene.front_end) else {
+        println!("SKIPPED: chromium is not installed");
+        return;
+    };
+    assert!(page.contains("b1: blog → shop (operator)"), "{page}");
+    // Heights of the line's steps from now back, of 100 from the top: two of three nodes, one of three before.
+    for (site, sign, expected) in [("shop", "▲", [33, 66]), ("blog", "▼", [33, 0])] {
+        let row = page.split_once(&format!("data-site=\"{site}\"")).unwrap().1;
+        let row = row.split_once("class=\"moverow\"").unwrap().0;
+        let steps = row.split('V').skip(1);
+        let heights = steps.map(|step| {
+            let height = step.split_once('H').unwrap().0;
+            height.parse::<f64>().unwrap() as u32
+        });
+        assert_eq!(heights.collect::<Vec<_>>(), expected, "{site}: {row}");
+        assert!(
+            row.contains(sign) && row.contains("2 nodes"),
+            "{site}: {row}"
+        );
+    }
 }
 
 #[test]

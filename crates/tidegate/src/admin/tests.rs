@@ -538,4 +538,5 @@ fn the_page_shows_a_row_for_each_node_in_a_browser() {
         page.contains("10.0.0.1:80") && page.contains("2.0 ms") && page.contains("shop.example")
     );
     assert!(page.contains("id=\"notice\" hidden"));
+    assert!(page.contains("No node moves between sites: [reconfigure] is off."));
 }
