@@ -265,6 +265,9 @@ pub(crate) struct NodeStatus {
     /// Whether it is on its way to another site, and gets no requests meanwhile.
     #[serde(default)]
     pub(crate) moving: bool,
+    /// Where it is on its way to; null if it is not on its way, or if only its agent is waited for.
+    #[serde(default)]
+    pub(crate) moves_to: Option<NodeMove>,
     /// The part of its fair share that it may have while it starts slowly; null if it does not.
     #[serde(default)]
     pub(crate) slow_start: Option<f64>,
@@ -406,6 +409,15 @@ pub(crate) struct WhyNode {
     pub(crate) decisions: Vec<Decision>,
     /// The node.
     pub(crate) node: NodeStatus,
+}
+
+/// A node on its way to another site.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct NodeMove {
+    /// The site that it is to serve.
+    pub(crate) site: String,
+    /// What it does: `drains`, `switches`.
+    pub(crate) state: String,
 }
 
 /// How a site chooses.

@@ -41,7 +41,14 @@ pub(crate) fn percent(share: Option<f64>) -> String {
 /// A node's state: the operator's word first, then experience.
 pub(crate) fn state(node: &NodeStatus) -> &str {
     match (node.state.as_str(), node.slow_start) {
-        ("ready", _) if node.moving => "moving",
+        ("ready", _) if node.moving => {
+            let doing = node.moves_to.as_ref().map(|it| it.state.as_str());
+            match doing {
+                Some("drains") => "draining",
+                Some("switches") => "switching",
+                Some(_) | None => "moving",
+            }
+        }
         ("ready", Some(_)) => "starting",
         ("ready", None) => &node.health,
         (state, _) => state,

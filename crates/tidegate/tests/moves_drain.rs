@@ -186,7 +186,13 @@ fn a_move_waits_for_a_long_download_and_no_request_goes_to_the_old_site_meanwhil
         let says = format!("under way: {node}: blog -> shop (operator), drains for");
         assert!(text.contains(&says), "{text}");
         let (_, text) = scene.said(&["why", node]);
-        assert!(text.contains("it is on its way to another site"), "{text}");
+        assert!(text.contains("it is on its way to shop"), "{text}");
+        let (_, text) = scene.said(&["status"]);
+        let says = format!("  {node}: it is on its way to shop\n");
+        assert!(
+            text.contains(" draining ") && text.contains(&says),
+            "{text}"
+        );
         // Some hundred requests later nothing has come there: neither of the old site nor of the new one.
         let then = asked.load(Ordering::Relaxed) + 500;
         eventually("requests go on", || {

@@ -288,6 +288,9 @@ fn a_moved_nodes_nginx_is_set_up_before_it_serves_its_new_site() {
         scene.serves("blog").then_some(())
     });
     assert!(!scene.serves("shop"));
+    let failure = "its last move, from blog to shop, was not carried through: its hook failed with exit code 1";
+    let status = scene.front_end.api("/api/status").to_string();
+    assert!(status.contains(failure), "{status}");
     let runs = scene.last().runs();
     assert_eq!(runs.len(), 2, "and once more for what was: {runs:?}");
     assert_eq!(runs[0], runs[1], "of one generation");
@@ -296,6 +299,8 @@ fn a_moved_nodes_nginx_is_set_up_before_it_serves_its_new_site() {
     let (moved, said) = scene.move_to("shop", &[]);
     assert!(moved, "{said}");
     eventually("b2 serves the shop", || scene.serves("shop").then_some(()));
+    let status = scene.front_end.api("/api/status").to_string();
+    assert!(!status.contains(failure), "{status}");
     assert_eq!(scene.last().runs().len(), 3);
 
     killed_while_its_hook_runs(&mut scene);

@@ -280,7 +280,11 @@ pub(super) fn node_status(
     let last = plane.shared.table.last(id);
     let load = load_status(&last, look.now);
     let rung = known_rung(load.as_ref(), &last);
-    let trouble = trouble(plane, look, topology, id);
+    let mut trouble = trouble(plane, look, topology, id);
+    let moves = plane.moves.as_ref();
+    trouble
+        .notes
+        .extend(moves.and_then(|it| it.failure(&node.name)));
     NodeStatus {
         name: node.name.clone(),
         address: node.address.to_string(),
@@ -292,6 +296,7 @@ pub(super) fn node_status(
         trouble,
         candidate: topology.site(node.site).candidates.contains(&id),
         moving: node.withheld,
+        moves_to: moves.and_then(|it| it.moves_to(&node.name)),
         slow_start: checks::slow_start(plane, topology, id),
         check: checks::status(plane, look, topology, id),
         weight: node.weight,

@@ -210,8 +210,11 @@ fn node_reasons(
         }
     }
     if node.withheld {
-        let text = "it gets no new requests: it is on its way to another site (`tidegate moves`)";
-        reasons.push(text.into());
+        let to = status.moves_to.as_ref();
+        let to = to.map_or("another site", |it| it.site.as_str());
+        reasons.push(format!(
+            "it gets no new requests: it is on its way to {to} (`tidegate moves`)"
+        ));
     }
     match (node.health, site.fail_open) {
         (Health::Up, _) => {}

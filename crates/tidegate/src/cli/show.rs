@@ -235,6 +235,8 @@ fn site_table(site: &SiteStatus) -> String {
     for node in &site.nodes {
         let mut notes = node.trouble.notes.clone();
         notes.extend(unread(node));
+        let moves_to = node.moves_to.as_ref().filter(|_| node.moving);
+        notes.extend(moves_to.map(|it| format!("it is on its way to {}", it.site)));
         if !notes.is_empty() {
             out.push_str(&format!("  {}: {}\n", node.name, notes.join("; ")));
         }

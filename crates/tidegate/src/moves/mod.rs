@@ -28,13 +28,15 @@ mod sight;
 mod task;
 mod under_way;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_proxy::Shared;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::config::Reconfigure;
+use crate::models::NodeMove;
 use crate::output::Output;
 use crate::reload::LiveCluster;
 use models::{MoveDone, MoveRequest, MovesStatus};
@@ -62,7 +64,15 @@ struct Board {
     paused: AtomicBool,
     /// This process moves no node any more.
     ended: AtomicBool,
-    status: Mutex<MovesStatus>,
+    shown: Mutex<Shown>,
+}
+
+/// What onlookers see.
+#[derive(Debug)]
+struct Shown {
+    status: MovesStatus,
+    /// Nodes on their way, whichever front-end moves them, by name.
+    on_their_way: BTreeMap<String, NodeMove>,
 }
 
 /// The task's side of the desk.
@@ -84,10 +94,13 @@ pub(crate) fn begin(
     let board = Arc::new(Board {
         paused: AtomicBool::new(false),
         ended: AtomicBool::new(false),
-        status: Mutex::new(MovesStatus {
-            engine: config.engine.label().into(),
-            dry_run: config.dry_run,
-            ..MovesStatus::default()
+        shown: Mutex::new(Shown {
+            status: MovesStatus {
+                engine: config.engine.label().into(),
+                dry_run: config.dry_run,
+                ..MovesStatus::default()
+            },
+            on_their_way: BTreeMap::new(),
         }),
     });
     let own = Arc::clone(&board);
@@ -131,11 +144,31 @@ impl Desk {
 
     /// What is known of moves.
     pub(crate) fn status(&self) -> MovesStatus {
-        let status = self.board.status.lock();
-        let status = status.unwrap_or_else(PoisonError::into_inner).clone();
+        let status = self.board.shown().status.clone();
         MovesStatus {
             paused: self.board.paused.load(Ordering::Relaxed),
             ..status
         }
+    }
+
+    /// Where a node is on its way to.
+    pub(crate) fn moves_to(&self, node: &str) -> Option<NodeMove> {
+        self.board.shown().on_their_way.get(node).cloned()
+    }
+
+    /// Why the node's last move was not carried through, in a sentence; none if it was.
+    pub(crate) fn failure(&self, node: &str) -> Option<String> {
+        let shown = self.board.shown();
+        let last = shown.status.moves.iter().find(|it| it.node == node)?;
+        let (from, to, why) = (&last.from, &last.to, last.failed.as_ref()?);
+        Some(format!(
+            "its last move, from {from} to {to}, was not carried through: {why}"
+        ))
+    }
+}
+
+impl Board {
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,10 +1,11 @@
 //! The task that looks, moves and says so.
 
+mod shown;
 mod withheld;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tidegate_core::director::RAMP_SPEED_MAX;
@@ -17,9 +18,7 @@ use tidegate_core::moves::mover::{Mover, MoverConfig, MoverLook};
 use tidegate_core::moves::numbering::Constitution;
 use tidegate_core::moves::plan::{MovePlan, NoMove};
 use tidegate_core::moves::steps::{Attempt, AttemptEnd, MoveOp};
-use tidegate_core::moves::words::{
-    AgentStep, Assignment, AssignmentState, MoveCause, NodeNumber, SiteNumber,
-};
+use tidegate_core::moves::words::{Assignment, AssignmentState, MoveCause, NodeNumber, SiteNumber};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::Topology;
 use tidegate_proxy::Shared;
@@ -28,9 +27,9 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::agents::Agents;
 use super::engine::{NodeRegions, Reached, WAITS, Words, Worker};
-use super::models::{MoveCount, MoveDone, MoveRecord, MoveRequest, MoveUnderWay, MovesSite};
+use super::models::{MoveDone, MoveRecord, MoveRequest};
 use super::party::{Party, ROUND_TRIP, Trouble};
-use super::record::{History, cause, unfinished, verdict};
+use super::record::{History, cause, unfinished};
 use super::sight::Places;
 use super::under_way::{MovesUnderWay, why_back};
 use super::{Order, Orders};
@@ -619,57 +618,6 @@ impl MovesTask {
             ticks.tick().await;
         }
     }
-
-    /// Moves that are not over, as onlookers see them.
-    fn shown_under_way(&self) -> Vec<MoveUnderWay> {
-        let (Some(party), now) = (&self.party, clock::now()) else {
-            return Vec::new();
-        };
-        let shown = self.under_way.by_node.iter().map(|(node, begun)| {
-            let record = begun.record.clone();
-            let is_switching =
-                |it: Assignment| matches!(it.state, AssignmentState::Switching { .. });
-            let state = match party.mover.assignment(*node).is_some_and(is_switching) {
-                true => "switches",
-                false => "drains",
-            };
-            let place = party.places.node(*node);
-            MoveUnderWay {
-                number: record.number,
-                node: record.node,
-                from: record.from,
-                to: record.to,
-                cause: record.cause,
-                state: state.into(),
-                seconds: now.since(begun.since).as_secs_f64(),
-                connections: party
-                    .agent(*node)
-                    .filter(|it| it.step == AgentStep::Begun)
-                    .map(|it| it.connections),
-                in_flight: place.map_or(0, |id| self.shared.table.in_flight(id)),
-            }
-        });
-        shown.collect()
-    }
-
-    /// Shows onlookers what is known.
-    fn show(&self) {
-        let sites = self.party.as_ref().map_or_else(Vec::new, sites);
-        let under_way = self.shown_under_way();
-        let status = self.orders.board.status.lock();
-        let mut status = status.unwrap_or_else(PoisonError::into_inner);
-        status.trouble = self.trouble.as_ref().map(|it| it.text().to_owned());
-        status.sites = sites;
-        status.under_way = under_way;
-        status.moves = self.history.all();
-        let counts = self.counts.iter();
-        let counts = counts.map(|((cause, done), count)| MoveCount {
-            cause: (*cause).to_owned(),
-            done: *done,
-            count: *count,
-        });
-        status.counts = counts.collect();
-    }
 }
 
 /// Words that begin where the nodes are, or those that front-ends share.
@@ -713,33 +661,6 @@ fn swap(node: NodeNumber, expected: Assignment, new: Assignment, born: Timestamp
         born,
     };
     op.atomic()
-}
-
-/// The sites as onlookers see them.
-fn sites(party: &Party) -> Vec<MovesSite> {
-    let constitution = party.constitution();
-    let numbers = (0..constitution.sites()).map(|number| SiteNumber(number as u8));
-    let shown = numbers.filter_map(|number| {
-        let (rules, mind) = (constitution.site(number)?, party.mover.site(number)?);
-        let nodes = (0..constitution.nodes()).map(|node| NodeNumber(node as u16));
-        let of_it = |node: &NodeNumber| {
-            let assignment = party.mover.assignment(*node);
-            assignment.is_some_and(|it| it.site == number)
-        };
-        let pressure = mind.load.pressure();
-        Some(MovesSite {
-            site: rules.name.clone(),
-            nodes: nodes.filter(of_it).count() as u32,
-            min: u32::from(rules.floor),
-            max: u32::from(rules.ceiling),
-            priority: u32::from(rules.priority),
-            demand: mind.load.demand,
-            cpus: mind.load.cpus,
-            pressure: (mind.load.cpus > 0.0).then_some(pressure),
-            verdict: verdict(mind),
-        })
-    });
-    shown.collect()
 }
 
 /// What moves by this constitution.

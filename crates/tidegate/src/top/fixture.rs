@@ -52,6 +52,7 @@ fn node(name: &str, load: Option<LoadStatus>) -> NodeStatus {
         trouble: Trouble::default(),
         candidate: true,
         moving: false,
+        moves_to: None,
         slow_start: None,
         check: None,
         weight: 1.0,

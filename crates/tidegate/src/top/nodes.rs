@@ -168,7 +168,7 @@ fn style(node: &NodeStatus) -> Style {
     match state(node) {
         "ejected" => Style::new().fg(Color::Red).add_modifier(Modifier::BOLD),
         "failing" => Style::new().fg(Color::Yellow),
-        "starting" | "moving" => Style::new().fg(Color::Cyan),
+        "starting" | "moving" | "draining" | "switching" => Style::new().fg(Color::Cyan),
         "drain" | "maint" => Style::new().fg(Color::Blue),
         _ => Style::new(),
     }
