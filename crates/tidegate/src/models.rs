@@ -4,11 +4,15 @@
 //! A number that is not known is null, never zero. Times are seconds, sizes are bytes, counts
 //! run from the start of the process.
 
+mod moves;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 use tidegate_core::topology::discovered::Announced;
+
+pub(crate) use moves::{BestMove, WhyMoves};
 
 /// The header that a runtime override must carry if there is no token.
 pub(crate) const OVERRIDE_HEADER: &str = "tidegate-override";
@@ -434,6 +438,9 @@ pub(crate) struct WhySite {
     /// Kinds of requests that go last where room is short since they grew.
     #[serde(default)]
     pub(crate) grown: Vec<GrownKind>,
+    /// What moves think of it; null if it takes no part in them.
+    #[serde(default)]
+    pub(crate) moves: Option<WhyMoves>,
     /// Its nodes, each with the policy's terms.
     pub(crate) nodes: Vec<WhySiteNode>,
     /// Its last requests, newest first.

@@ -296,6 +296,27 @@ fn nodes_follow_the_load_and_stay_while_an_operator_says_so() {
             .then_some(())
     });
     assert_eq!(scene.count("shop"), 1);
+    let paused = "load moves no node: paused by an operator";
+    let why = eventually("the best move is named", || {
+        let why = scene.front_end.api("/api/why/shop");
+        (!why["moves"]["best"].is_null()).then_some(why)
+    });
+    // Four tasks per CPU here once one more node is there, and at the other site none.
+    let (best, held_back) = (&why["moves"]["best"], &why["moves"]["held_back"]);
+    assert_eq!(held_back, paused);
+    assert_eq!(
+        (&best["from"], &best["to"]),
+        (&"blog".into(), &"shop".into())
+    );
+    let (_, text) = scene.said(&["why", "shop"]);
+    for says in [
+        "moves: 8.0 tasks per CPU; is in need",
+        "the best move now: b",
+        "4.0 tasks per CPU expected here",
+        paused,
+    ] {
+        assert!(text.contains(says), "{says}: {text}");
+    }
     assert!(scene.said(&["moves", "resume"]).0);
     at(3, "they come again", "shop");
     eventually("the log says so", || {

@@ -93,6 +93,7 @@ fn why_site(plane: &Plane, topology: &Topology, id: SiteId) -> WhySite {
         policy_what: site.policy.kind.what().into(),
         reasons: site_reasons(plane, look.now, topology, id),
         grown: grown(plane, id),
+        moves: plane.moves.as_ref().and_then(|it| it.why_site(&site.name)),
         nodes: nodes
             .map(|(node, share)| WhySiteNode {
                 name: topology.node(*node).name.clone(),

@@ -3,8 +3,8 @@
 use tidegate_culprits::table;
 
 use crate::models::{
-    Apart, Decision, LeftOutStatus, NodeStatus, Reloaded, SiteStatus, SourceStatus, Status,
-    TermStatus, ThrottleStatus, Throttles, Why, WhySiteNode, grown_reason,
+    Apart, BestMove, Decision, LeftOutStatus, NodeStatus, Reloaded, SiteStatus, SourceStatus,
+    Status, TermStatus, ThrottleStatus, Throttles, Why, WhyMoves, WhySiteNode, grown_reason,
 };
 use crate::text::{duration, limits, percent, quantiles, queue, seconds, state};
 
@@ -315,6 +315,9 @@ pub(super) fn why(why: &Why, top: usize) -> String {
                 why.site, why.policy, why.policy_what
             );
             out.push_str(&sentences(&why.reasons));
+            if let Some(moves) = &why.moves {
+                out.push_str(&sentences(&[what_if(moves)]));
+            }
             for node in most_used(&why.nodes, top) {
                 let share = node.share.map_or("no requests lately".into(), |share| {
                     format!("{:.0}% of the requests", share * 100.0)
@@ -343,6 +346,31 @@ pub(super) fn why(why: &Why, top: usize) -> String {
             out
         }
     }
+}
+
+/// The best move for a site now, and why it is not made.
+fn what_if(moves: &WhyMoves) -> String {
+    let mut parts = Vec::new();
+    if let Some(pressure) = moves.pressure {
+        parts.push(format!("{pressure:.1} tasks per CPU"));
+    }
+    parts.push(moves.verdict.clone());
+    if let Some(best) = &moves.best {
+        let BestMove {
+            node,
+            from,
+            to,
+            cause,
+            expected,
+            giver_expected,
+        } = best;
+        let giver = giver_expected.map_or("no CPU left".into(), |it| format!("{it:.1}"));
+        parts.push(format!(
+            "the best move now: {node} from {from} to {to} ({cause}), {expected:.1} tasks per CPU expected here, {giver} at {from}"
+        ));
+    }
+    parts.extend(moves.held_back.clone());
+    format!("moves: {}", parts.join("; "))
 }
 
 /// So many of a site's nodes: those with the most requests, in the order of the configuration.
@@ -459,6 +487,7 @@ mod tests {
             policy_what: "what".into(),
             reasons: Vec::new(),
             grown: Vec::new(),
+            moves: None,
             nodes: nodes.collect(),
             decisions: Vec::new(),
         };

@@ -36,7 +36,7 @@ use tidegate_proxy::Shared;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::config::Reconfigure;
-use crate::models::NodeMove;
+use crate::models::{NodeMove, WhyMoves};
 use crate::output::Output;
 use crate::reload::LiveCluster;
 use models::{MoveDone, MoveRequest, MovesStatus};
@@ -149,6 +149,24 @@ impl Desk {
             paused: self.board.paused.load(Ordering::Relaxed),
             ..status
         }
+    }
+
+    /// What is thought of a site; none if it takes no part.
+    pub(crate) fn why_site(&self, site: &str) -> Option<WhyMoves> {
+        let shown = self.board.shown();
+        let status = &shown.status;
+        let seen = status.sites.iter().find(|it| it.site == site)?;
+        let order = match (self.board.paused.load(Ordering::Relaxed), status.dry_run) {
+            (true, _) => Some("load moves no node: paused by an operator".to_owned()),
+            (false, true) => Some("load moves no node: a dry run".to_owned()),
+            (false, false) => None,
+        };
+        Some(WhyMoves {
+            pressure: seen.pressure,
+            verdict: seen.verdict.clone(),
+            best: seen.best.clone(),
+            held_back: order.or_else(|| status.trouble.clone()),
+        })
     }
 
     /// Where a node is on its way to.

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::models::BestMove;
+
 /// `POST /api/moves`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -80,6 +82,9 @@ pub(crate) struct MovesSite {
     pub(crate) pressure: Option<f64>,
     /// What is thought of it.
     pub(crate) verdict: String,
+    /// The best move for it now; null if it is not in need, or no node can come.
+    #[serde(default)]
+    pub(crate) best: Option<BestMove>,
 }
 
 /// A move that is not over.

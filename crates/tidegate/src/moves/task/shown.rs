@@ -5,14 +5,16 @@
 
 use std::collections::BTreeMap;
 
+use tidegate_core::moves::choice::ChosenMove;
+use tidegate_core::moves::numbering::Constitution;
 use tidegate_core::moves::words::{AgentStep, Assignment, AssignmentState, NodeNumber, SiteNumber};
 use tidegate_remote::clock;
 
 use super::MovesTask;
-use crate::models::NodeMove;
+use crate::models::{BestMove, NodeMove};
 use crate::moves::models::{MoveCount, MoveUnderWay, MovesSite};
 use crate::moves::party::Party;
-use crate::moves::record::verdict;
+use crate::moves::record::{cause, verdict};
 
 const DRAINS: &str = "drains";
 const SWITCHES: &str = "switches";
@@ -89,9 +91,24 @@ fn sites(party: &Party) -> Vec<MovesSite> {
             cpus: mind.load.cpus,
             pressure: (mind.load.cpus > 0.0).then_some(pressure),
             verdict: verdict(mind),
+            best: mind.best.and_then(|it| best(constitution, &it)),
         })
     });
     shown.collect()
+}
+
+/// A move as it would be.
+fn best(constitution: &Constitution, chosen: &ChosenMove) -> Option<BestMove> {
+    let site = |number| constitution.site(number).map(|it| it.name.clone());
+    let intention = chosen.plan.intention;
+    Some(BestMove {
+        node: constitution.node_name(intention.node)?.to_owned(),
+        from: site(intention.donor)?,
+        to: site(chosen.plan.receiver)?,
+        cause: cause(intention.cause).into(),
+        expected: chosen.after,
+        giver_expected: Some(chosen.donor_after).filter(|it| it.is_finite()),
+    })
 }
 
 /// What a node does between two sites.
