@@ -237,6 +237,47 @@ fn the_live_page_shows_how_many_nodes_each_site_had() {
 }
 
 #[test]
+fn a_frozen_site_neither_gets_nor_gives_a_node() {
+    let scene = Scene::start("moves-frozen", "", |_| None);
+    let (done, text) = scene.said(&["moves", "freeze", "shop"]);
+    assert!(
+        done && text.contains("shop: 1 nodes (1 to 3), frozen by an operator"),
+        "{text}"
+    );
+    assert!(scene.said(&["moves", "freeze", "shop"]).0, "it is already");
+    let (done, text) = scene.said(&["move", "b1", "shop"]);
+    assert!(
+        !done && text.contains("operators have frozen the site"),
+        "{text}"
+    );
+    assert!(scene.said(&["moves", "thaw", "shop"]).0);
+    assert!(scene.said(&["move", "b1", "shop"]).0);
+    assert!(scene.said(&["moves", "freeze", "shop"]).0);
+    let (done, text) = scene.said(&["move", "b1", "blog", "--force"]);
+    assert!(
+        !done && text.contains("operators have frozen the site"),
+        "{text}"
+    );
+    assert_eq!(scene.serve("shop"), set(&["s1", "b1"]));
+    assert!(scene.said(&["moves", "thaw", "shop"]).0);
+    assert!(scene.said(&["move", "b1", "blog"]).0);
+    for (words, why) in [
+        (
+            &["moves", "freeze", "x"][..],
+            "`x` is no site that takes part",
+        ),
+        (&["moves", "freeze"], "SITE"),
+        (&["moves", "pause", "shop"], "nothing else takes one"),
+    ] {
+        let (done, text) = scene.said(words);
+        assert!(!done && text.contains(why), "{words:?}: {text}");
+    }
+    let log = std::fs::read_to_string(scene.folder.join("front-end.log")).unwrap();
+    let frozen = "site shop neither gets nor gives a node from now on";
+    assert_eq!(log.matches(frozen).count(), 2, "{log}");
+}
+
+#[test]
 fn a_reload_changes_floors_and_leaves_nodes_where_they_are() {
     let scene = Scene::start("moves-reload", "", |_| None);
     assert!(scene.said(&["move", "b1", "shop"]).0);

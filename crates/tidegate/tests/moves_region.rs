@@ -363,3 +363,42 @@ fn a_front_end_with_another_configuration_moves_nothing_and_says_so() {
     let (said, silences) = (count("moves no node until"), count("does not answer"));
     assert!((1..=1 + silences).contains(&said), "{log}");
 }
+
+#[test]
+fn a_site_that_one_front_end_freezes_is_frozen_for_all_until_any_thaws_it() {
+    let scene = Scene::start("moves-region-frozen");
+    let said = |front_end: &FrontEnd, words: &[&str]| {
+        let admin = front_end.admin.to_string();
+        let done = tidegate().args(words).args(["--admin", &admin]).output();
+        let done = done.unwrap();
+        let text = [done.stdout, done.stderr].concat();
+        (done.status.success(), String::from_utf8(text).unwrap())
+    };
+    let is_frozen = |front_end: &FrontEnd| {
+        let moves = front_end.api("/api/moves");
+        let sites = moves["sites"].as_array().unwrap();
+        sites
+            .iter()
+            .any(|it| it["site"] == "shop" && it["frozen"] == true)
+    };
+    let one = scene.front_end("one", 1);
+    eventually("words have begun, and one freezes the shop", || {
+        said(&one, &["moves", "freeze", "shop"]).0.then_some(())
+    });
+    // One that begins later sees it too, and moves nothing there; the one that has frozen it is gone.
+    let two = scene.front_end("two", 1);
+    eventually("the other one sees it", || is_frozen(&two).then_some(()));
+    drop(one);
+    let (done, text) = said(&two, &["move", "b1", "shop"]);
+    assert!(
+        !done && text.contains("operators have frozen the site"),
+        "{text}"
+    );
+    assert!(said(&two, &["moves", "thaw", "shop"]).0);
+    let three = scene.front_end("three", 1);
+    eventually("words are read", || {
+        let (done, _) = said(&three, &["move", "b1", "shop"]);
+        done.then_some(())
+    });
+    assert!(!is_frozen(&two) && !is_frozen(&three));
+}

@@ -32,7 +32,13 @@ pub(super) type Answer = Response<Full<Bytes>>;
 pub(super) fn takes_body(method: &Method, path: &str) -> bool {
     let words = matches!(
         path,
-        "/api/throttle" | "/api/release" | "/api/culprits/experiment" | "/api/nodes" | "/api/moves"
+        "/api/throttle"
+            | "/api/release"
+            | "/api/culprits/experiment"
+            | "/api/nodes"
+            | "/api/moves"
+            | "/api/moves/freeze"
+            | "/api/moves/thaw"
     );
     let node = path.strip_prefix("/api/nodes/");
     (words || node.is_some_and(|name| !name.contains('/'))) && *method == Method::POST

@@ -40,6 +40,19 @@ pub(super) async fn answer(
             moves.pause(*order == "pause");
             json(StatusCode::OK, &moves.status())
         }
+        [order @ ("freeze" | "thaw")] => {
+            if !is_post {
+                return not_allowed("POST");
+            }
+            let frozen = match parsed(request.body()) {
+                Ok(wanted) => moves.freeze(wanted, *order == "freeze").await,
+                Err(why) => Err(why),
+            };
+            match frozen {
+                Ok(()) => json(StatusCode::OK, &moves.status()),
+                Err(why) => error(StatusCode::BAD_REQUEST, &why),
+            }
+        }
         _ => nothing(),
     }
 }

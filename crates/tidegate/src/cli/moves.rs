@@ -9,7 +9,7 @@ use tidegate_remote::clock;
 use crate::client::{AdminArgs, Client};
 use crate::failure::Failure;
 use crate::moves::models::{
-    MoveDone, MoveRecord, MoveRequest, MoveUnderWay, MovesSite, MovesStatus,
+    FreezeRequest, MoveDone, MoveRecord, MoveRequest, MoveUnderWay, MovesSite, MovesStatus,
 };
 use crate::output::Output;
 
@@ -39,8 +39,12 @@ pub(super) struct MoveArgs {
 /// `tidegate moves`.
 #[derive(Debug, Args)]
 pub(super) struct MovesArgs {
-    /// `pause` keeps load from moving nodes until `resume`; operators still can.
+    /// `pause` keeps load from moving nodes until `resume`; operators still can. `freeze` lets a site neither get nor give a
+    /// node, at any front-end, until `thaw`.
     order: Option<MovesOrder>,
+    /// The site to freeze or thaw.
+    #[arg(required_if_eq_any([("order", "freeze"), ("order", "thaw")]))]
+    site: Option<String>,
     #[command(flatten)]
     admin: AdminArgs,
 }
@@ -51,6 +55,10 @@ enum MovesOrder {
     Pause,
     /// It does again.
     Resume,
+    /// A site neither gets nor gives a node.
+    Freeze,
+    /// It does again.
+    Thaw,
 }
 
 /// Moves a node.
@@ -111,10 +119,14 @@ fn await_end(client: &Client, number: u64, done: MoveDone) -> Result<MoveDone, F
 /// Shows what is known of moves, after an order if one is given.
 pub(super) fn show(args: &MovesArgs, output: Output) -> Result<(), Failure> {
     let client = args.admin.client()?;
-    let status: Result<MovesStatus, String> = match args.order {
-        None => client.get("/api/moves"),
-        Some(MovesOrder::Pause) => client.post("/api/moves/pause"),
-        Some(MovesOrder::Resume) => client.post("/api/moves/resume"),
+    let site = args.site.clone().map(|site| FreezeRequest { site });
+    let status: Result<MovesStatus, String> = match (args.order, &site) {
+        (None, None) => client.get("/api/moves"),
+        (Some(MovesOrder::Pause), None) => client.post("/api/moves/pause"),
+        (Some(MovesOrder::Resume), None) => client.post("/api/moves/resume"),
+        (Some(MovesOrder::Freeze), Some(site)) => client.post_json("/api/moves/freeze", site),
+        (Some(MovesOrder::Thaw), Some(site)) => client.post_json("/api/moves/thaw", site),
+        _ => Err("`freeze` and `thaw` need a site, and nothing else takes one".into()),
     };
     let status = status.map_err(Failure::Failed)?;
     Ok(output.result(&text(&status), &status)?)
@@ -145,9 +157,14 @@ fn site(shown: &MovesSite) -> String {
         nodes,
         min,
         max,
+        frozen,
         verdict,
         ..
     } = shown;
+    let frozen = match frozen {
+        true => ", frozen by an operator",
+        false => "",
+    };
     let pressure = shown
         .pressure
         .map_or(String::new(), |it| format!(", {it:.1} tasks per CPU"));
@@ -155,7 +172,7 @@ fn site(shown: &MovesSite) -> String {
         true => format!("at least {min}"),
         false => format!("{min} to {max}"),
     };
-    format!("{site}: {nodes} nodes ({bounds}){pressure}; {verdict}")
+    format!("{site}: {nodes} nodes ({bounds}){pressure}{frozen}; {verdict}")
 }
 
 fn under_way(shown: &MoveUnderWay) -> String {

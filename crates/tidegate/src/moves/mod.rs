@@ -39,17 +39,21 @@ use crate::config::Reconfigure;
 use crate::models::{NodeMove, WhyMoves};
 use crate::output::Output;
 use crate::reload::LiveCluster;
-use models::{MoveDone, MoveRequest, MovesStatus};
+use models::{FreezeRequest, MoveDone, MoveRequest, MovesStatus};
 use task::MovesTask;
 
 /// Orders that wait.
 const ORDERS_MAX: usize = 16;
 
 /// What an operator asks for.
-struct Order {
-    request: MoveRequest,
-    answer: oneshot::Sender<Result<MoveDone, String>>,
+enum Order {
+    /// That a node moves.
+    Move(MoveRequest, Answer<MoveDone>),
+    /// That a site is frozen, or thawed.
+    Freeze(FreezeRequest, bool, Answer<()>),
 }
+
+type Answer<T> = oneshot::Sender<Result<T, String>>;
 
 /// Where operators ask for moves and see what became of them.
 #[derive(Debug)]
@@ -123,11 +127,23 @@ impl Desk {
     /// # Errors
     /// The rule that does not allow it, or what is not known.
     pub(crate) async fn order(&self, request: MoveRequest) -> Result<MoveDone, String> {
+        self.ask(|answer| Order::Move(request, answer)).await
+    }
+
+    /// Lets a site neither get nor give a node from now on, or lets it again.
+    ///
+    /// # Errors
+    /// No such site takes part, or its lock cannot be had.
+    pub(crate) async fn freeze(&self, request: FreezeRequest, frozen: bool) -> Result<(), String> {
+        self.ask(|answer| Order::Freeze(request, frozen, answer))
+            .await
+    }
+
+    async fn ask<T>(&self, order: impl FnOnce(Answer<T>) -> Order) -> Result<T, String> {
         let (answer, answered) = oneshot::channel();
-        let order = Order { request, answer };
         self.orders
-            .try_send(order)
-            .map_err(|_| "too many moves are asked for, or this front-end is about to end")?;
+            .try_send(order(answer))
+            .map_err(|_| "too many orders wait, or this front-end is about to end")?;
         let none = "this front-end is about to end";
         answered.await.unwrap_or_else(|_| Err(none.into()))
     }

@@ -39,6 +39,14 @@ pub(crate) struct MoveDone {
     pub(crate) number: Option<u64>,
 }
 
+/// `POST /api/moves/freeze`, `POST /api/moves/thaw`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FreezeRequest {
+    /// The site.
+    pub(crate) site: String,
+}
+
 /// `GET /api/moves`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct MovesStatus {
@@ -74,6 +82,9 @@ pub(crate) struct MovesSite {
     pub(crate) max: u32,
     /// Its rank, 0 the highest.
     pub(crate) priority: u32,
+    /// Whether operators let it neither get nor give a node.
+    #[serde(default)]
+    pub(crate) frozen: bool,
     /// Runnable tasks and waiting requests.
     pub(crate) demand: f64,
     /// CPUs of its nodes.

@@ -20,7 +20,7 @@ use tidegate_core::moves::numbering::Constitution;
 use tidegate_core::moves::plan::{NodeReading, SiteReading};
 use tidegate_core::moves::quiet::Quiet;
 use tidegate_core::moves::steps::{Attempt, AttemptEnd, MoveReply};
-use tidegate_core::moves::words::{AgentStatus, NodeNumber, WordError};
+use tidegate_core::moves::words::{AgentStatus, NodeNumber, SiteLock, SiteNumber, WordError};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::Topology;
 use tidegate_remote::clock;
@@ -265,6 +265,12 @@ impl Party {
             is_on_its_way || name.is_some_and(|it| waiting.contains(it))
         };
         agents.look(&self.words, is_urgent, is_read).await;
+    }
+
+    /// A site's lock, as it was last read.
+    pub(super) fn lock(&self, site: SiteNumber) -> Option<SiteLock> {
+        let reading = self.home_look.as_ref()?.sites.get(site.index());
+        reading.copied().flatten().map(|it| it.lock)
     }
 
     /// What a node's agent said last.

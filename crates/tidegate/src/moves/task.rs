@@ -1,5 +1,6 @@
 //! The task that looks, moves and says so.
 
+mod freeze;
 mod shown;
 mod withheld;
 
@@ -45,6 +46,8 @@ const ORDER_MAX: Duration = Duration::from_secs(2);
 /// A change of the cluster that was refused is tried again after this.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
+/// Why nothing can be asked for.
+const NO_PARTY: &str = "no site takes part in moves";
 /// Why a move was made and does not show.
 const IN_BETWEEN: &str = "another move came in between";
 
@@ -490,10 +493,17 @@ impl MovesTask {
 
     /// Does what an operator asks for.
     async fn carry_out(&mut self, order: Order, ticks: &mut Interval) {
-        let Order { request, answer } = order;
-        let done = self.ordered(&request, ticks).await;
-        // The asker may have gone; the move stands.
-        answer.send(done).ok();
+        // The asker may have gone; what was done stands.
+        match order {
+            Order::Move(request, answer) => {
+                let done = self.ordered(&request, ticks).await;
+                answer.send(done).ok();
+            }
+            Order::Freeze(request, frozen, answer) => {
+                let done = self.freeze(&request, frozen, ticks).await;
+                answer.send(done).ok();
+            }
+        }
     }
 
     async fn ordered(
@@ -551,17 +561,14 @@ impl MovesTask {
 
     fn numbers(&self, request: &MoveRequest) -> Result<(NodeNumber, SiteNumber), String> {
         let party = self.party.as_ref();
-        let constitution = party.ok_or("no site takes part in moves")?.constitution();
+        let constitution = party.ok_or(NO_PARTY)?.constitution();
         let node = constitution.node_number(&request.node);
         let node = node.ok_or_else(|| {
             let name = &request.node;
             format!("`{name}` is no node that can be moved: it is in no site with `nodes`, or not of the configuration file")
         })?;
         let site = constitution.site_number(&request.site);
-        let site = site.ok_or_else(|| {
-            let name = &request.site;
-            format!("`{name}` is no site that takes part in moves: it has no `nodes`")
-        })?;
+        let site = site.ok_or_else(|| unknown_site(&request.site))?;
         Ok((node, site))
     }
 
@@ -573,7 +580,7 @@ impl MovesTask {
         force: bool,
     ) -> Result<Result<MovePlan, NoMove>, String> {
         let topology = self.shared.topology.load();
-        let party = self.party.as_mut().ok_or("no site takes part in moves")?;
+        let party = self.party.as_mut().ok_or(NO_PARTY)?;
         let reading = party.reading(&topology, &self.shared.table, clock::now());
         Ok(party.mover.ordered(&reading.sight(), node, site, force))
     }
@@ -642,6 +649,11 @@ fn words(
         let home = constitution.home(node).unwrap_or(SiteNumber(0));
         moved_to(node).unwrap_or(home)
     })))
+}
+
+/// Why a site cannot be meant.
+fn unknown_site(name: &str) -> String {
+    format!("`{name}` is no site that takes part in moves: it has no `nodes`")
 }
 
 /// Why a node whose agent does not follow its word is not moved.

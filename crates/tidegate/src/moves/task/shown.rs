@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 
 use tidegate_core::moves::choice::ChosenMove;
 use tidegate_core::moves::numbering::Constitution;
-use tidegate_core::moves::words::{AgentStep, Assignment, AssignmentState, NodeNumber, SiteNumber};
+use tidegate_core::moves::words::{
+    AgentStep, Assignment, AssignmentState, LockState, NodeNumber, SiteNumber,
+};
 use tidegate_remote::clock;
 
 use super::MovesTask;
@@ -87,6 +89,7 @@ fn sites(party: &Party) -> Vec<MovesSite> {
             min: u32::from(rules.floor),
             max: u32::from(rules.ceiling),
             priority: u32::from(rules.priority),
+            frozen: (party.lock(number)).is_some_and(|it| it.state == LockState::Frozen),
             demand: mind.load.demand,
             cpus: mind.load.cpus,
             pressure: (mind.load.cpus > 0.0).then_some(pressure),
