@@ -302,6 +302,27 @@ fn a_reload_changes_floors_and_leaves_nodes_where_they_are() {
     assert_eq!(scene.serve("shop"), set(&["s1", "b1"]));
 }
 
+#[test]
+fn a_node_that_does_not_pass_the_check_of_its_new_site_goes_back() {
+    let scene = Scene::start("moves-unfit", "", |_| None);
+    let file = scene.folder.join("tidegate.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let bounds = "nodes = { min = 1, max = 3 }\n";
+    // A server of the tests answers with its name.
+    let check = "check = { path = \"/\", body = \"s1\", interval = \"100ms\" }\n";
+    std::fs::write(&file, text.replacen(bounds, &format!("{bounds}{check}"), 1)).unwrap();
+    assert!(scene.said(&["reload"]).0);
+    assert!(scene.said(&["move", "b1", "shop"]).0);
+    assert_eq!(scene.count("shop"), 2);
+    eventually("the node goes back", || {
+        assert_eq!(scene.serve("shop"), set(&["s1"]));
+        (scene.count("shop") == 1).then_some(())
+    });
+    let (_, text) = scene.said(&["moves"]);
+    assert!(text.contains("b1: shop -> blog (revert)"), "{text}");
+    assert_eq!(scene.serve("blog"), set(&["b1", "b2", "b3"]));
+}
+
 fn follow(scene: &Scene, nodes: &[Node], loaded: &str) {
     // Loads follow the requests: those of the site's nodes of now.
     let serve = scene.serve(loaded);

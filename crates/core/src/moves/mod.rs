@@ -10,6 +10,7 @@
 //! * [`usual`]: what a site usually uses of its CPUs.
 //! * [`carry`]: drain, hook and start of a moved node.
 //! * [`agent`]: the part of a node's agent: drained, hook, what it keeps.
+//! * [`probation`]: a node that cannot serve the site to which it has come goes back.
 //! * [`quiet`]: since when a node has had no request, where no agent says that it is drained.
 //! * [`mover`]: one front-end's part, each S.
 //! * [`atomics`]: the same operations on bare words, as engines carry them out.
@@ -32,6 +33,7 @@ pub mod memory;
 pub mod mover;
 pub mod numbering;
 pub mod plan;
+pub mod probation;
 pub mod quiet;
 pub mod steps;
 pub mod usual;

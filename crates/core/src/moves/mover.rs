@@ -26,6 +26,7 @@ use super::evidence::{
 use super::lease::{LockCare, LockWatch, Patience};
 use super::numbering::Constitution;
 use super::plan::{EventWindow, MovePlan, MoveView, MoveWish, NoMove, NodeReading, SiteReading};
+use super::probation::Probation;
 use super::usual::UsualLoad;
 use super::words::{
     AgentStatus, Assignment, MoveCause, NodeNumber, SITES_MAX, SiteLock, SiteNumber,
@@ -65,10 +66,21 @@ pub struct NodeSight {
     pub load: f64,
     /// Whether it has a fresh load record and takes requests.
     pub fresh: bool,
+    /// The site that it is a ready node of here: a move that was just read takes a while.
+    pub ready: Option<ReadyNode>,
     /// The agent's word, if it has an agent that writes one.
     pub agent: Option<AgentStatus>,
     /// Since when no front-end has had a request there, as far as is known.
     pub quiet_since: Option<Timestamp>,
+}
+
+/// A node that operators and moves let serve a site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadyNode {
+    /// The site.
+    pub site: SiteNumber,
+    /// Whether it takes requests: neither a check nor answers have taken it out.
+    pub is_up: bool,
 }
 
 /// What is seen of a site besides its words.
@@ -104,6 +116,8 @@ pub struct MoverLook {
     pub help: Vec<(SiteNumber, SiteLock)>,
     /// A move that is to begin.
     pub begin: Option<ChosenMove>,
+    /// A node that cannot serve the site to which it has come: its move back. Not beside a move that begins.
+    pub back: Option<MovePlan>,
 }
 
 /// What a front-end thinks of a site.
@@ -133,6 +147,8 @@ struct NodeMind {
     barred_until: Timestamp,
     /// When this front-end began to move it.
     begun_at: Option<Timestamp>,
+    /// Since it came, until it takes requests.
+    probation: Option<Probation>,
 }
 
 /// See the module.
@@ -235,7 +251,37 @@ impl Mover {
                 look.begin = Some(chosen);
             }
         }
+        look.back = match look.begin {
+            Some(_) => None,
+            None => self.unfit(sight, now),
+        };
         look
+    }
+
+    /// The way back of a node that does not take requests of its new site.
+    fn unfit(&mut self, sight: &MoverSight<'_>, now: Timestamp) -> Option<MovePlan> {
+        for (mind, seen) in self.nodes.iter_mut().zip(sight.nodes) {
+            let Some(probation) = mind.probation else {
+                continue;
+            };
+            let site = mind.known.map(|it| it.site);
+            let ready = seen.ready.filter(|it| Some(it.site) == site);
+            mind.probation = probation.look(ready.map(|it| it.is_up), now);
+        }
+        let minds = self.nodes.iter().enumerate();
+        let mut back = minds.filter_map(|(number, mind)| {
+            let site = mind.probation?.back(now)?;
+            let wish = MoveWish {
+                node: NodeNumber(number as u16),
+                receiver: site,
+                cause: MoveCause::Revert,
+                owner: self.config.owner,
+                force: false,
+            };
+            // A rule that stands in its way may not at a later look.
+            self.wished(sight, wish).ok()
+        });
+        back.next()
     }
 
     /// A move that it was asked to begin was begun.
@@ -263,19 +309,24 @@ impl Mover {
         receiver: SiteNumber,
         force: bool,
     ) -> Result<MovePlan, NoMove> {
-        let reading = sight.site_words.get(receiver.index()).copied().flatten();
-        let reading = reading.ok_or(NoMove::NoWords)?;
-        let view = MoveView {
-            constitution: &self.constitution,
-            sites: sight.site_words,
-            nodes: sight.node_words,
-        };
         let wish = MoveWish {
             node,
             receiver,
             cause: MoveCause::Operator,
             owner: self.config.owner,
             force,
+        };
+        self.wished(sight, wish)
+    }
+
+    /// The plan of a move that needs no evidence.
+    fn wished(&self, sight: &MoverSight<'_>, wish: MoveWish) -> Result<MovePlan, NoMove> {
+        let reading = sight.site_words.get(wish.receiver.index()).copied();
+        let reading = reading.flatten().ok_or(NoMove::NoWords)?;
+        let view = MoveView {
+            constitution: &self.constitution,
+            sites: sight.site_words,
+            nodes: sight.node_words,
         };
         view.plan(&window_of(reading), wish)
     }
@@ -297,8 +348,12 @@ impl Mover {
             if moved {
                 mind.moved_at = now;
             }
-            let is_first = mind.known.is_none();
-            (mind.known, mind.since) = (Some(assignment), now);
+            let before = mind.known.replace(assignment);
+            let is_first = before.is_none();
+            mind.since = now;
+            mind.probation = before
+                .filter(|_| mind.begun_at.is_some())
+                .and_then(|before| Probation::begin(before, assignment, now));
             let site = self.sites.get_mut(assignment.site.index());
             if let Some(site) = site.filter(|_| assignment.is_serving() && !is_first) {
                 site.began_to_serve = now;

@@ -14,6 +14,8 @@ struct Bench {
     words: MemoryWords,
     /// By node: runnable tasks, of one CPU each.
     loads: Vec<f64>,
+    /// Nodes that take no requests of x.
+    unfit: Vec<usize>,
     now: Timestamp,
     joined: Vec<(NodeNumber, SiteNumber)>,
 }
@@ -59,6 +61,7 @@ impl Bench {
             words: MemoryWords::new(&constitution, home),
             mover: Mover::new(constitution, config, 7),
             loads: vec![0.0; 6],
+            unfit: Vec::new(),
             now: Timestamp::from_millis(10_000),
             joined: Vec::new(),
         }
@@ -85,14 +88,22 @@ impl Bench {
                 load.cpus += 1.0;
             }
         }
-        let sight = |load: &f64| NodeSight {
+        let site = |node| {
+            let known = self.mover.assignment(NodeNumber(node as u16));
+            known.map(|it| it.site)
+        };
+        let sight = |(node, load): (usize, &f64)| NodeSight {
             cpus: 1.0,
             load: *load,
             fresh: true,
+            ready: site(node).map(|site| ReadyNode {
+                site,
+                is_up: site == Y || !self.unfit.contains(&node),
+            }),
             agent: None,
             quiet_since: Some(Timestamp::ZERO),
         };
-        let seen: Vec<_> = self.loads.iter().map(sight).collect();
+        let seen: Vec<_> = self.loads.iter().enumerate().map(sight).collect();
         let site_words = self.words.sites(self.now).unwrap();
         let sight = MoverSight {
             site_words: &site_words,
@@ -119,6 +130,9 @@ impl Bench {
         if let Some(chosen) = look.begin {
             self.mover.on_begun(chosen.plan.intention.node, self.now);
             self.carry_out(chosen.plan);
+        }
+        if let Some(plan) = look.back {
+            self.carry_out(plan);
         }
     }
 
@@ -263,4 +277,33 @@ fn an_operator_moves_a_node_whatever_the_load_is_but_not_below_a_floor() {
     }
     assert_eq!(bench.ordered(2, Y, false), Err(NoMove::AtFloor));
     assert!(bench.ordered(2, Y, true).is_ok());
+}
+
+#[test]
+fn a_node_that_cannot_serve_its_new_site_goes_back_and_one_that_could_once_stays() {
+    let mut bench = Bench::new(false, config());
+    bench.run(120);
+    bench.joined.clear();
+    bench.unfit = (2..6).collect();
+    let come = |bench: &mut Bench| {
+        bench.demand(20.0, 1.0);
+        while bench.count(X) == 2 {
+            bench.step();
+        }
+        bench.loads = vec![0.0; 6];
+        (2..6).find(|node| bench.site_of(*node) == X).unwrap()
+    };
+    let moved = come(&mut bench);
+    bench.run(990);
+    assert_eq!(bench.site_of(moved), X);
+    bench.run(20);
+    assert_eq!(bench.site_of(moved), Y);
+    let back = bench.mover.assignment(NodeNumber(moved as u16)).unwrap();
+    assert_eq!((back.cause, back.lent), (MoveCause::Revert, false));
+    bench.unfit.clear();
+    let moved = come(&mut bench);
+    bench.run(1);
+    bench.unfit.push(moved);
+    bench.run(1100);
+    assert_eq!(bench.site_of(moved), X, "it fails as any node may");
 }

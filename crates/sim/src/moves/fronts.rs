@@ -219,6 +219,7 @@ fn sights(cluster: &Cluster, sites: usize) -> (Vec<SiteSight>, Vec<NodeSight>) {
         cpus,
         load: f64::from(cluster.load(node)),
         fresh: true,
+        ready: None,
         agent: None,
         quiet_since: None,
     };

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tidegate_core::admission::Priority;
 use tidegate_core::load::{LoadTable, NodeLoad};
 use tidegate_core::moves::choice::SiteLoad;
-use tidegate_core::moves::mover::{NodeSight, SiteSight};
+use tidegate_core::moves::mover::{NodeSight, ReadyNode, SiteSight};
 use tidegate_core::moves::numbering::Constitution;
 use tidegate_core::moves::quiet::Quiet;
 use tidegate_core::moves::words::{NodeNumber, SiteNumber};
@@ -67,7 +67,10 @@ impl Places {
     /// The site that a node serves here.
     pub(super) fn site_of(&self, node: NodeNumber, topology: &Topology) -> Option<SiteNumber> {
         let id = self.node(node)?;
-        let site = topology.node(id).site;
+        self.number_of(topology.node(id).site)
+    }
+
+    fn number_of(&self, site: SiteId) -> Option<SiteNumber> {
         let place = self.sites.iter().position(|it| *it == Some(site));
         place.map(|place| SiteNumber(place as u8))
     }
@@ -112,16 +115,21 @@ impl Places {
         quiet: &[Quiet],
         now: Timestamp,
     ) -> Vec<NodeSight> {
+        let ready = |id: NodeId| {
+            let node = topology.node(id);
+            let site = self.number_of(node.site).filter(|_| node.is_ready())?;
+            let is_up = node.health == Health::Up;
+            Some(ReadyNode { site, is_up })
+        };
         let sight = |(id, quiet): (&Option<NodeId>, &Quiet)| {
             let load = id.and_then(|id| table.fresh(id, now));
-            let serves = id.is_some_and(|id| {
-                let node = topology.node(id);
-                node.is_ready() && node.health == Health::Up
-            });
+            let ready = id.and_then(ready);
+            let serves = ready.is_some_and(|it| it.is_up);
             NodeSight {
                 cpus: load.map_or(0.0, |it| cpus(&it)),
                 load: load.map_or(0.0, |it| demand(&it)),
                 fresh: serves && load.is_some(),
+                ready,
                 agent: None,
                 quiet_since: quiet.since(),
             }

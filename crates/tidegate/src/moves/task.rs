@@ -1,5 +1,6 @@
 //! The task that looks, moves and says so.
 
+mod back;
 mod freeze;
 mod shown;
 mod withheld;
@@ -132,6 +133,7 @@ impl MovesTask {
             carried,
             help,
             begin,
+            back,
         } = party.mover.look(&reading.sight(), now);
         for atomic in reading.mend {
             party.carry_out(atomic).await;
@@ -160,6 +162,9 @@ impl MovesTask {
         }
         if let Some(chosen) = begin {
             self.begin(chosen, now).await;
+        }
+        if let Some(plan) = back {
+            self.give_back(&plan, now).await;
         }
         if let Some(party) = &mut self.party {
             party.read_home(now).await;
@@ -349,25 +354,6 @@ impl MovesTask {
             self.under_way.to_release.insert(name);
         }
         self.end(begun.record, refused.map(|why| why.to_string()));
-    }
-
-    /// The cluster was not changed: the node's word says so.
-    async fn take_back(&mut self, node: NodeNumber, from: &str) {
-        let Some(party) = &mut self.party else { return };
-        let constitution = party.constitution();
-        let known = party.mover.assignment(node);
-        let (Some(known), Some(site)) = (known, constitution.site_number(from)) else {
-            return;
-        };
-        let new = Assignment {
-            generation: known.generation.next(),
-            state: AssignmentState::Serving,
-            site,
-            cause: MoveCause::Revert,
-            lent: constitution.home(node) != Some(site),
-            ..known
-        };
-        party.carry_out(swap(node, known, new, clock::now())).await;
     }
 
     /// Begins a move that load asks for, or says what a dry run would do.
