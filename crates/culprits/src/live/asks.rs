@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::exchange::Shipment;
 use super::findings::Findings;
 use super::handed_over::HandedOver;
-use super::watch::Deeds;
+use super::watch::Actions;
 use crate::delay_experiment::ExperimentReport;
 use crate::picture::report::Report;
 
@@ -63,7 +63,7 @@ pub enum AskError {
 pub struct Asks {
     pub(super) sender: SyncSender<Ask>,
     pub(super) findings: Arc<ArcSwap<Findings>>,
-    pub(super) deeds: Arc<ArcSwap<Deeds>>,
+    pub(super) actions: Arc<ArcSwap<Actions>>,
     pub(super) peers: Arc<ArcSwap<Vec<SocketAddr>>>,
 }
 
@@ -112,8 +112,8 @@ impl Asks {
     }
 
     /// It does this by itself from its next tick on.
-    pub fn set_deeds(&self, deeds: Deeds) {
-        self.deeds.store(Arc::new(deeds));
+    pub fn set_actions(&self, actions: Actions) {
+        self.actions.store(Arc::new(actions));
     }
 
     /// These are the other front-ends from now on, whatever is delivered of others.
@@ -134,7 +134,7 @@ impl Asks {
         Self {
             sender: std::sync::mpsc::sync_channel(1).0,
             findings: Arc::new(ArcSwap::from_pointee(findings)),
-            deeds: Arc::new(ArcSwap::from_pointee(Deeds::NONE)),
+            actions: Arc::new(ArcSwap::from_pointee(Actions::NONE)),
             peers: Arc::default(),
         }
     }

@@ -35,4 +35,4 @@ pub use asks::{AskError, Asks, ExperimentRequest};
 pub use findings::{Finding, Findings};
 pub use handed_over::{HandedOver, LearnedPolicy};
 pub use memory::LEARNED_FILE;
-pub use watch::{Deeds, Settings, Watch, WatchParts};
+pub use watch::{Actions, Settings, Watch, WatchParts};

@@ -57,12 +57,12 @@ pub struct Settings {
     /// Admin addresses of the other front-ends, at first.
     pub peers: Vec<SocketAddr>,
     /// What it does by itself.
-    pub deeds: Deeds,
+    pub actions: Actions,
 }
 
 /// What discovery does by itself, and when. This changes while it runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Deeds {
+pub struct Actions {
     /// Whether delay experiments separate classes that nothing else does.
     pub delay_experiments: bool,
     /// What others' requests shall take at most.
@@ -71,7 +71,7 @@ pub struct Deeds {
     pub automatic: Option<AutoConfig>,
 }
 
-impl Deeds {
+impl Actions {
     /// It does nothing.
     #[cfg(any(test, feature = "testing"))]
     pub(super) const NONE: Self = Self {
@@ -98,12 +98,12 @@ impl Watch {
         let findings = Arc::new(ArcSwap::default());
         let kept = parts.kept.take();
         let costs = parts.handed_over.costs.take();
-        let deeds = Arc::new(ArcSwap::from_pointee(parts.settings.deeds));
+        let actions = Arc::new(ArcSwap::from_pointee(parts.settings.actions));
         let peers = Arc::new(ArcSwap::from_pointee(parts.settings.peers.clone()));
         let asks = Asks {
             sender,
             findings,
-            deeds,
+            actions,
             peers,
         };
         let mut running = Running::new(parts, &asks);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidegate_core::classes::{PATTERNS_MAX, Pattern};
 use tidegate_core::throttle::AutoConfig;
-use tidegate_culprits::live::Deeds;
+use tidegate_culprits::live::Actions;
 use tidegate_culprits::names::{ClassNames, class_pattern};
 
 use super::file::ConfigFile;
@@ -64,7 +64,7 @@ pub(crate) struct Culprits {
     /// What they know each other by, if not by the admin token.
     pub(crate) peer_token: Option<Token>,
     /// What it does by itself: this changes while the front-end runs.
-    pub(crate) deeds: Deeds,
+    pub(crate) actions: Actions,
 }
 
 /// The classes that the file names, but for those that are wrong.
@@ -147,7 +147,7 @@ pub(super) fn culprits(
         patterns: patterns(file),
         peers: file.peers.value.iter().map(|it| it.value).collect(),
         peer_token,
-        deeds: Deeds {
+        actions: Actions {
             delay_experiments: file.delay_experiments.value,
             slo: file.slo.value,
             automatic,

@@ -60,7 +60,7 @@ pub(crate) fn watch(
         throttles: Box::new(Gates(Arc::clone(&shared))),
         delay_experiments: Box::new(Gates(Arc::clone(&shared))),
         settings: Settings {
-            deeds: config.deeds,
+            actions: config.actions,
             patterns: config.patterns,
             peers: config.peers,
         },

@@ -592,7 +592,7 @@ impl LiveCluster {
         shared.delay_experiments.set_delayed_max(held_max / 2);
         requests.set(config);
         if let (Some(asks), Some(wanted)) = (culprits, &front_end.culprits) {
-            asks.set_deeds(wanted.deeds);
+            asks.set_actions(wanted.actions);
             asks.set_peers(wanted.peers.clone());
             self.peers.send_replace(wanted.peers.clone());
         }

@@ -25,7 +25,7 @@ impl Running {
     pub(super) fn act(&mut self, now: Timestamp) {
         let findings = self.findings.load_full();
         let flagged: BTreeSet<&str> = findings.flagged().map(|it| &*it.class).collect();
-        let slo = self.deeds.slo.as_secs_f64();
+        let slo = self.actions.slo.as_secs_f64();
         let own = |name: &str| self.policy.as_ref().is_some_and(|it| it.throttles(name));
         let but = |name: &str| flagged.contains(name) || own(name);
         let fare = self.requests.others_fare(&but, HELD_BACK * slo, now);
@@ -54,7 +54,7 @@ impl Running {
                 self.log.event(it.event, &it.text);
             }
         }
-        if self.deeds.delay_experiments && self.experiment.is_none() && self.latency <= 1.0 {
+        if self.actions.delay_experiments && self.experiment.is_none() && self.latency <= 1.0 {
             self.experiment_on_ambiguous(&findings, now);
         }
     }

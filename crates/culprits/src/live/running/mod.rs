@@ -1,7 +1,7 @@
 //! What the thread of discovery does: it takes in requests and counters, asks which classes are to blame, and answers.
 
 mod act;
-mod deeds;
+mod actions;
 mod follow;
 mod report;
 
@@ -25,7 +25,7 @@ use super::handed_over::HandedOver;
 use super::memory::Memory;
 use super::policy::Policy;
 use super::requests::Requests;
-use super::watch::{Deeds, WatchParts};
+use super::watch::{Actions, WatchParts};
 use super::watched::{RESOURCES_MAX, Watched, WatchedAll};
 use crate::delay_experiment::ExperimentReport;
 use crate::names::ClassNames;
@@ -63,9 +63,9 @@ pub(super) struct Running {
     last_experiment: Option<ExperimentReport>,
     /// When experiments on classes and resources were begun by themselves.
     experimented_at: BTreeMap<(String, String), Timestamp>,
-    deeds: Deeds,
+    actions: Actions,
     /// What it is to do by itself from the next tick on.
-    wanted: Arc<ArcSwap<Deeds>>,
+    wanted: Arc<ArcSwap<Actions>>,
     /// The other front-ends, from the next look on.
     peers: Arc<ArcSwap<Vec<SocketAddr>>>,
     /// Those that are known to be there.
@@ -101,7 +101,7 @@ impl Running {
             resources,
         };
         let mut running = Self {
-            policy: settings.deeds.automatic.map(policy),
+            policy: settings.actions.automatic.map(policy),
             discovery: Discovery::new(limits),
             events,
             requests: Requests::new(settings.patterns, &settings.peers),
@@ -122,8 +122,8 @@ impl Running {
             experiment: None,
             last_experiment: None,
             experimented_at: BTreeMap::new(),
-            deeds: settings.deeds,
-            wanted: Arc::clone(&asks.deeds),
+            actions: settings.actions,
+            wanted: Arc::clone(&asks.actions),
             peers: Arc::clone(&asks.peers),
             followed_peers: asks.peers.load_full(),
             log,
@@ -214,7 +214,7 @@ impl Running {
     }
 
     fn handle_tick(&mut self, now: Timestamp) {
-        self.follow_deeds(now);
+        self.follow_actions(now);
         self.follow_peers();
         self.hear(now);
         self.watched.read(&self.cluster, &mut self.discovery, now);

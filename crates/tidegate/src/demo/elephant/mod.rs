@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::time::Timestamp;
-use tidegate_culprits::live::{Deeds, Finding};
+use tidegate_culprits::live::{Actions, Finding};
 use tidegate_emulator::nodes::NodeNow;
 use tidegate_remote::clock;
 use tidegate_sim::model::Stream;
@@ -148,7 +148,7 @@ fn start(machines: &Machines, seed: u64) -> Result<Running, Failure> {
         patterns: Vec::new(),
         peers: Vec::new(),
         peer_token: None,
-        deeds: Deeds {
+        actions: Actions {
             automatic: None,
             delay_experiments: false,
             slo: Duration::from_millis(500),

@@ -17,12 +17,12 @@ use crate::live::policy::Policy;
 
 impl Running {
     /// Takes over what it is to do, if that has changed.
-    pub(super) fn follow_deeds(&mut self, now: Timestamp) {
+    pub(super) fn follow_actions(&mut self, now: Timestamp) {
         let wanted = **self.wanted.load();
-        if wanted == self.deeds {
+        if wanted == self.actions {
             return;
         }
-        let before = std::mem::replace(&mut self.deeds, wanted);
+        let before = std::mem::replace(&mut self.actions, wanted);
         let times = before.slo.as_secs_f64() / wanted.slo.as_secs_f64();
         let holds = |bounds: AutoConfig| bounds.holds;
         let same_kind = before.automatic.map(holds) == wanted.automatic.map(holds);
