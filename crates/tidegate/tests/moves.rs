@@ -320,7 +320,9 @@ fn a_node_that_does_not_pass_the_check_of_its_new_site_goes_back() {
     });
     let (_, text) = scene.said(&["moves"]);
     assert!(text.contains("b1: shop -> blog (revert)"), "{text}");
-    assert_eq!(scene.serve("blog"), set(&["b1", "b2", "b3"]));
+    eventually("it serves its own site", || {
+        (scene.serve("blog") == set(&["b1", "b2", "b3"])).then_some(())
+    });
 }
 
 fn follow(scene: &Scene, nodes: &[Node], loaded: &str) {

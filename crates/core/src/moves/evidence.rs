@@ -5,7 +5,7 @@
 //!         a node of x began to serve less than `settle` ago, the home is silent or another constitution is in force
 //! fixed T act when the window is T old: the paper's
 //! auto T  waited += (p_x - 1) C_x dt                tasks that wait, times seconds, since the load became high
-//!         act when waited >= (C_x + C_n) (switch + ramp / 2)
+//!         act when waited >= (C_x + C_n) price          price = switch + ramp / 2, 0.45 s at least
 //!         not before S, and after 10 s of the window in any case
 //! turn    each S a front-end that may act does so with probability 1 / front-ends, to spare swaps that fail
 //! budget  U[x] grew by less than `flap_budget` within a minute
@@ -14,7 +14,7 @@
 //!
 //! For a burst of unknown length the cheapest rule that knows nothing is to buy once renting has cost the price (ski rental): at
 //! most twice what one that knew the length would pay, per burst. With a node of C_n more, C_n / (C_x + C_n) of what waits would
-//! not have waited, and the move costs C_n (switch + ramp / 2): divided by C_n / (C_x + C_n), both give the rule above. So the
+//! not have waited, and the move costs C_n price: divided by C_n / (C_x + C_n), both give the rule above. So the
 //! same account says when the second node is worth its price, and the third: a move ends the window and not the account.
 //! Where demand is far off, nodes follow each other as fast as the words, `settle` and the load that is seen after each
 //! allow. The switch time is a mean of what was measured from TAKE to SERVING, so T follows the cluster; before that
@@ -47,8 +47,8 @@ const BUDGET_WINDOW: Duration = Duration::from_secs(60);
 pub const FLAP_BUDGET_MAX: usize = 1000;
 /// How much a new switch time counts for in the mean.
 const SWITCH_GAIN: f64 = 0.2;
-/// A switch time counts for this at least: what chance queues up at sites of few nodes must not pay for a move.
-const SWITCH_MIN: Duration = Duration::from_millis(200);
+/// A node counts as missed for this at least: what chance queues up at sites of few nodes must not pay for a move.
+const PRICE_MIN: f64 = 0.45;
 /// The switch time before any was measured: of nodes that drain, and of those that run a hook.
 const SWITCH_DRAIN: Duration = Duration::from_secs(1);
 const SWITCH_HOOK: Duration = Duration::from_secs(2);
@@ -159,7 +159,7 @@ impl SwitchTime {
     /// Before any was measured; a node has its full share after `ramp`.
     pub fn new(kind: SwitchKind, ramp: Duration) -> Self {
         let first = match kind {
-            SwitchKind::AtOnce => SWITCH_MIN,
+            SwitchKind::AtOnce => Duration::ZERO,
             SwitchKind::Drain => SWITCH_DRAIN,
             SwitchKind::Hook => SWITCH_HOOK,
         };
@@ -176,7 +176,7 @@ impl SwitchTime {
 
     /// Seconds for which a node that moves is missed, all in all.
     pub fn price(&self) -> f64 {
-        self.mean_s.max(SWITCH_MIN.as_secs_f64()) + self.ramp_s / 2.0
+        (self.mean_s + self.ramp_s / 2.0).max(PRICE_MIN)
     }
 }
 

@@ -89,8 +89,7 @@ impl Rule {
         high: 2.0,
         choice: MoveChoice::BestOff,
         moves_max: 10,
-        // Two seconds, four times as fast while the others' CPUs are full.
-        warm_up: Duration::from_millis(500),
+        warm_up: Duration::ZERO,
     };
 
     /// The paper's: T is fixed, and the least loaded node comes.

@@ -7,6 +7,7 @@ use tidegate_core::moves::choice::MoveChoice;
 use tidegate_core::moves::evidence::{FLAP_BUDGET_MAX, History, SENSITIVITY};
 use tidegate_core::moves::numbering::{Constitution, MovableNode, NumberingError, SiteRules};
 use tidegate_core::moves::words::NODES_MAX;
+use tidegate_core::policy::{PolicyKind, Signal};
 use tidegate_core::units::format_duration;
 use tidegate_discover::ServerUrl;
 use toml::de::DeValue;
@@ -62,7 +63,7 @@ table! {
         sensitivity: Duration = SENSITIVITY, in SENSITIVITY_MIN..=SENSITIVITY_MAX;
         /// How long a site must be in need before a node comes: T of Reconfiguration-2004. `auto`: until the wait has cost as much as
         /// a move does.
-        history: HistorySetting = HistorySetting(History::Auto);
+        history: AutoSetting = AutoSetting(None);
         /// A site is in need from so many runnable tasks and waiting requests per CPU on.
         high: f64 = 2.0;
         /// Which node is moved.
@@ -78,8 +79,9 @@ table! {
         /// Most moves of a site in a minute.
         moves_max: u32 = 10, in 1..=FLAP_BUDGET_MAX as u32;
         /// How long a node that has moved takes to get its full share of its new site's requests, like `slow_start` of a site;
-        /// the longer of both counts. `0s`: it has it at once.
-        warm_up: Duration = WARM_UP, in Duration::ZERO..=WARM_UP_MAX;
+        /// the longer of both counts. `0s`: it has it at once. `auto`: so it is at sites whose policy sees how nodes fare, since it
+        /// leaves a cold one alone by itself; 2 s at the others.
+        warm_up: AutoSetting = AutoSetting(None);
     }
 }
 
@@ -117,27 +119,27 @@ names! {
     }
 }
 
-/// T as the file has it.
+/// A time that may be left to the front-end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct HistorySetting(History);
+pub(crate) struct AutoSetting(Option<Duration>);
 
-impl Setting for HistorySetting {
+impl Setting for AutoSetting {
     fn kind() -> String {
         format!("\"auto\" or {}", Duration::kind())
     }
 
     fn decode(raw: &Raw<'_>, problems: &mut Problems) -> Option<Self> {
         if matches!(raw.get_ref(), DeValue::String(text) if text == "auto") {
-            return Some(Self(History::Auto));
+            return Some(Self(None));
         }
-        let history = Duration::decode(raw, problems)?;
-        Some(Self(History::Fixed(history)))
+        let time = Duration::decode(raw, problems)?;
+        Some(Self(Some(time)))
     }
 
     fn encode(&self) -> Encoded {
         match self.0 {
-            History::Auto => quoted("auto"),
-            History::Fixed(history) => history.encode(),
+            None => quoted("auto"),
+            Some(time) => time.encode(),
         }
     }
 }
@@ -219,7 +221,7 @@ pub(crate) struct Reconfigure {
     pub(crate) choice: MoveChoice,
     /// Most moves of a site in a minute.
     pub(crate) moves_max: usize,
-    /// How long a node that has moved takes to get its full share.
+    /// How long a node that has moved takes to get its full share, at the site where it takes longest.
     pub(crate) warm_up: Duration,
     /// How long a node may take to end its old site's requests; none: it serves both sites until they have ended.
     pub(crate) drain: Option<Duration>,
@@ -303,11 +305,15 @@ fn narrow(count: u32) -> u16 {
     u16::try_from(count).unwrap_or(u16::MAX)
 }
 
-/// How long nodes that have moved take to warm up: none does if none is moved.
-pub(super) fn warm_up(table: &ReconfigureFile) -> Duration {
-    match table.enabled.value {
-        true => table.warm_up.value,
-        false => Duration::ZERO,
+/// How long nodes that have moved to a site take to warm up: none does if none is moved.
+pub(super) fn warm_up(table: &ReconfigureFile, policy: PolicyKind) -> Duration {
+    // One that is slow keeps its requests, and gets no more.
+    let sees_nodes = policy.signals().contains(&Signal::InFlight);
+    match (table.enabled.value, table.warm_up.value.0) {
+        (false, _) => Duration::ZERO,
+        (true, Some(time)) => time,
+        (true, None) if sees_nodes => Duration::ZERO,
+        (true, None) => WARM_UP,
     }
 }
 
@@ -337,6 +343,15 @@ pub(super) fn reconfigure(
         problems.push(Problem::new(table.drain.place(), message, label));
     }
     check_hook(table, problems);
+    if table.warm_up.value.0.is_some_and(|it| it > WARM_UP_MAX) {
+        let most = format_duration(WARM_UP_MAX);
+        let message = format!("`warm_up` must be \"auto\", or {most} at most");
+        let label = "until then a node has not its full share";
+        problems.push(Problem::new(table.warm_up.place(), message, label));
+    }
+    let taking_part = file.site.value.iter().filter(|it| it.nodes.value.is_some());
+    let warm_ups = taking_part.map(|it| warm_up(table, it.policy.value.0.kind));
+    let warm_up = warm_ups.max().unwrap_or_default();
     let front_ends = &file.cluster.front_ends;
     if front_ends.value > 1 && table.engine.value == EngineName::Memory {
         let message = "front-ends agree on moves by words that all of them reach";
@@ -363,14 +378,14 @@ pub(super) fn reconfigure(
         front_ends: front_ends.value,
         dry_run: table.dry_run.value,
         sensitivity: table.sensitivity.value,
-        history: table.history.value.0,
+        history: table.history.value.0.map_or(History::Auto, History::Fixed),
         high: table.high.value,
         choice: match table.choice.value {
             ChoiceName::Gain => MoveChoice::BestOff,
             ChoiceName::LeastLoaded => MoveChoice::LeastLoaded,
         },
         moves_max: table.moves_max.value as usize,
-        warm_up: table.warm_up.value,
+        warm_up,
         drain: table.drain.value.0,
         hook: table.hook.value.0,
     })

@@ -416,7 +416,6 @@ impl Checker<'_> {
 
     fn sites(&mut self, file: &ConfigFile) -> Option<Vec<SiteSpec>> {
         let sites = &file.site.value;
-        let warm_up = warm_up(&file.reconfigure);
         let names: Vec<_> = sites.iter().map(|site| &site.name).collect();
         self.names("site", &names);
         let mut served = BTreeMap::new();
@@ -430,7 +429,11 @@ impl Checker<'_> {
             paths: site.paths.iter().map(|path| path.value.clone()).collect(),
             policy: site.policy.value.0,
             admission: admission(&site.admission),
-            health: check::health(site, warm_up, self.problems),
+            health: check::health(
+                site,
+                warm_up(&file.reconfigure, site.policy.value.0.kind),
+                self.problems,
+            ),
         };
         Some(sites.iter().map(&mut spec).collect())
     }
