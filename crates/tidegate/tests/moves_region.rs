@@ -358,7 +358,10 @@ fn a_front_end_with_another_configuration_moves_nothing_and_says_so() {
     assert!(moved.status.success(), "{moved:?}");
     assert_eq!((serving(&one, "shop"), serving(&other, "shop")), (2, 1));
     // Said once, and once more after a home that fell silent.
-    let log = std::fs::read_to_string(scene.folder.join("other/front-end.log")).unwrap();
+    let log = eventually("its log has it", || {
+        let log = std::fs::read_to_string(scene.folder.join("other/front-end.log")).unwrap();
+        log.contains("moves no node until").then_some(log)
+    });
     let count = |text: &str| log.matches(text).count();
     let (said, silences) = (count("moves no node until"), count("does not answer"));
     assert!((1..=1 + silences).contains(&said), "{log}");

@@ -20,7 +20,7 @@ use tidegate_core::moves::mover::{Mover, MoverConfig, MoverLook};
 use tidegate_core::moves::numbering::Constitution;
 use tidegate_core::moves::plan::{MovePlan, NoMove};
 use tidegate_core::moves::steps::{Attempt, AttemptEnd, MoveOp};
-use tidegate_core::moves::words::{Assignment, AssignmentState, MoveCause, NodeNumber, SiteNumber};
+use tidegate_core::moves::words::{Assignment, MoveCause, NodeNumber, SiteNumber};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::Topology;
 use tidegate_proxy::Shared;
