@@ -13,7 +13,9 @@ use std::time::Duration;
 use support::published::PublishedLoad;
 use support::server::server;
 use support::{Agent, FrontEnd, eventually, folder, master_key, node_key, request, tidegate};
-use tidegate_core::moves::words::{Assignment, LockState, SiteLock, SiteNumber};
+use tidegate_core::moves::words::{
+    AGENT_WORD, AgentStatus, AgentStep, Assignment, LockState, SiteLock, SiteNumber,
+};
 use tidegate_remote::udp::key_file::KeyFile;
 use tidegate_remote::udp::{Responder, ResponderOptions, UdpOptions, UdpRegion};
 use tidegate_remote::{Region as _, RegionMemory};
@@ -61,6 +63,22 @@ impl Node {
 
     fn word(&self) -> u64 {
         self.memory.word(0).unwrap()
+    }
+
+    /// Says what an agent says that follows this word of the node and has nothing to do.
+    fn follow(&self, assignment: Assignment, has_hooks: bool) {
+        let status = AgentStatus {
+            generation: assignment.generation,
+            step: AgentStep::Begun,
+            connections: 0,
+            exit_code: 0,
+            has_hooks,
+        };
+        let held = self.memory.word(AGENT_WORD).unwrap();
+        let swapped = self
+            .memory
+            .compare_and_swap(AGENT_WORD, held, status.pack());
+        assert_eq!(swapped.unwrap(), held, "the test alone writes it");
     }
 }
 
@@ -146,9 +164,14 @@ impl Scene {
     }
 
     fn front_end(&self, name: &str, blog_min: u32) -> FrontEnd {
+        self.front_end_with(name, blog_min, "")
+    }
+
+    /// With more lines of `[reconfigure]`.
+    fn front_end_with(&self, name: &str, blog_min: u32, more: &str) -> FrontEnd {
         let mut text = format!(
             "[cluster]\nfront_ends = 3\n[load]\nkey_file = \"{}\"\ninterval = \"2ms\"\nrealtime = false\n[reconfigure]\nenabled = true\n\
-             engine = \"region\"\nhome = \"udp://{}\"\nhome_key_name = \"home\"\nhistory = \"50ms\"\nmoves_max = 1000\n",
+             engine = \"region\"\nhome = \"udp://{}\"\nhome_key_name = \"home\"\nhistory = \"50ms\"\nmoves_max = 1000\n{more}",
             self.master.display(),
             self.home.address
         );
@@ -404,4 +427,49 @@ fn a_site_that_one_front_end_freezes_is_frozen_for_all_until_any_thaws_it() {
         done.then_some(())
     });
     assert!(!is_frozen(&two) && !is_frozen(&three));
+}
+
+#[test]
+fn a_node_whose_agent_has_no_hooks_is_not_moved_and_that_is_said() {
+    let scene = Scene::start("moves-no-hooks");
+    let one = scene.front_end_with("one", 1, "drain = \"5s\"\nhook = \"20s\"\n");
+    let unfollowed = || one.api("/api/moves")["unfollowed"].clone();
+    eventually("words have begun, and no agent follows them", || {
+        let all = unfollowed();
+        let whys = all.as_array().unwrap().iter().map(|it| it["why"].as_str());
+        let silent = whys.filter(|it| it.unwrap().contains("does not follow moves"));
+        (silent.count() == NODES.len()).then_some(())
+    });
+    // All have an agent, that of b1 without hooks.
+    let all = eventually("all other nodes can be moved", || {
+        let words = assignments(&scene.nodes).unwrap();
+        for ((node, word), (name, _)) in scene.nodes.iter().zip(words).zip(NODES) {
+            node.follow(word, name != "b1");
+        }
+        let all = unfollowed();
+        let whys = all.as_array().unwrap();
+        let is_known = |it: &serde_json::Value| it["why"].as_str().unwrap().contains("no hooks");
+        (whys.len() == 1 && is_known(&whys[0])).then(|| all.clone())
+    });
+    assert_eq!(all[0]["node"], "b1");
+    let admin = one.admin.to_string();
+    let said = |words: &[&str]| {
+        let mut command = tidegate();
+        let done = command.args(words).args(["--admin", &admin]).output();
+        let done = done.unwrap();
+        let text = [done.stdout, done.stderr].concat();
+        (done.status.success(), String::from_utf8(text).unwrap())
+    };
+    let (_, text) = said(&["moves"]);
+    assert!(
+        text.contains("b1 is not moved: its agent has no hooks"),
+        "{text}"
+    );
+    let (can, text) = said(&["move", "b1", "shop", "--dry-run"]);
+    assert!(
+        !can && text.contains("b1: its agent has no hooks"),
+        "{text}"
+    );
+    let (can, text) = said(&["move", "b2", "shop", "--dry-run"]);
+    assert!(can, "{text}");
 }

@@ -4,7 +4,8 @@
 //! A DRAINING    connections = 0 at two looks in a row -> drained; it stays so for this generation
 //! A SWITCHING   drained first, as above; then the hook runs, once per generation -> done | failed with its exit code
 //! A SERVING s   servers set up for another site than s: the hook runs for s, once per generation (a move was taken back)
-//! B             generation, step, connections, exit code: written when it changes, after what must outlive the agent
+//! B             generation, step, connections, exit code, whether it has hooks: written when it changes, after what must outlive
+//!               the agent
 //! kept          generation, site, whether it is lent, and the hook that was ordered last, on the disk before B says anything of it
 //! start         A blank: kept generation + 1, serving the kept site; without a file front-ends say where it begins
 //! unsure        a hook was cut off, or could not be undone: whatever site the node serves next, the hook runs for it
@@ -280,6 +281,7 @@ impl AgentPart {
             step: self.step,
             connections: connections.unwrap_or(0).min(CONNECTIONS_MAX),
             exit_code: self.exit_code,
+            has_hooks: self.has_hook,
         };
         (self.told.replace(status) != Some(status)).then_some(status)
     }
@@ -452,6 +454,10 @@ mod tests {
 
     #[test]
     fn without_a_hook_a_node_serves_what_its_word_says() {
+        for has_hook in [true, false] {
+            let turn = AgentPart::new(has_hook, None).look(&view(serves(4, Y), 0));
+            assert_eq!(turn.status.map(|it| it.has_hooks), Some(has_hook));
+        }
         let mut agent = drained(false);
         let turn = agent.look(&view(drains(5).switching(), 0));
         assert_eq!(turn.run, None);

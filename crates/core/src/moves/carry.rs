@@ -233,6 +233,7 @@ mod tests {
             step,
             connections: 0,
             exit_code: 0,
+            has_hooks: true,
         })
     }
 

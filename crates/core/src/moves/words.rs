@@ -3,7 +3,7 @@
 //! ```text
 //! S[x] lock of a site       sequence 24 | phase 3 | node 12 | generation 10 | other site 7 | tag 8
 //! A[n] assignment of a node generation 24 | state 4 | site 8 | from 8 | cause 4 | flags 4 | by 12
-//! B[n] the agent's status   generation 24 | step 4 | connections 20 | exit code 8 | spare 8
+//! B[n] the agent's status   generation 24 | step 4 | connections 20 | exit code 8 | spare 7 | has hooks 1
 //! L[n] list of sites        digest 32 | count 32 (`numbering.rs`)
 //! K    constitution         digest 32 | serial 32
 //! U[x] update counter       64, only ever added to
@@ -660,6 +660,8 @@ pub struct AgentStatus {
     pub connections: u32,
     /// What the hook ended with.
     pub exit_code: u8,
+    /// Whether the agent has hooks.
+    pub has_hooks: bool,
 }
 
 /// Most connections that B can say.
@@ -672,6 +674,7 @@ impl AgentStatus {
             | (self.step as u64) << 36
             | u64::from(self.connections.min(CONNECTIONS_MAX)) << 16
             | u64::from(self.exit_code) << 8
+            | u64::from(self.has_hooks)
     }
 
     /// From bits. `None` is a word that was never written.
@@ -682,7 +685,7 @@ impl AgentStatus {
         if word == 0 {
             return Ok(None);
         }
-        let (step, spare) = (field(word, 36, 4), field(word, 0, 8));
+        let (step, spare) = (field(word, 36, 4), field(word, 1, 7));
         check(spare == 0, word, "spare", spare, "0")?;
         let known = AgentStep::ALL.get(step as usize).copied();
         let Some(known) = known else {
@@ -694,6 +697,7 @@ impl AgentStatus {
             step: known,
             connections: field(word, 16, 20) as u32,
             exit_code: field(word, 8, 8) as u8,
+            has_hooks: field(word, 0, 1) != 0,
         }))
     }
 }

@@ -88,12 +88,15 @@ fn assignments_go_through_their_words_and_no_two_share_one() {
 #[test]
 fn what_agents_say_goes_through_its_word() {
     for step in AgentStep::ALL {
-        for (connections, exit_code) in [(0, 0), (1, 255), (CONNECTIONS_MAX, 7)] {
+        for (connections, exit_code, has_hooks) in
+            [(0, 0, false), (1, 255, true), (CONNECTIONS_MAX, 7, true)]
+        {
             let status = AgentStatus {
                 generation: Count24::new(77),
                 step,
                 connections,
                 exit_code,
+                has_hooks,
             };
             assert_eq!(AgentStatus::unpack(status.pack()), Ok(Some(status)));
         }
@@ -103,6 +106,7 @@ fn what_agents_say_goes_through_its_word() {
         step: AgentStep::Begun,
         connections: u32::MAX,
         exit_code: 0,
+        has_hooks: false,
     };
     let read = AgentStatus::unpack(many.pack()).unwrap().unwrap();
     assert_eq!(
@@ -140,7 +144,7 @@ fn words_that_no_front_end_writes_are_refused_by_the_field() {
     assert_eq!(assignment(serving & 0xff_ffff_ffff), "generation");
     let agent = |word| AgentStatus::unpack(word).unwrap_err().field;
     assert_eq!(agent(5 << 36), "step");
-    assert_eq!(agent(1), "spare");
+    assert_eq!(agent(2), "spare");
     let error = SiteLock::unpack(1 << 40 | 6 << 37).unwrap_err().to_string();
     assert_eq!(
         error,

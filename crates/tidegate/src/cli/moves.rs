@@ -143,6 +143,8 @@ fn text(status: &MovesStatus) -> String {
         lines.push(trouble.clone());
     }
     lines.extend(status.sites.iter().map(site));
+    let unfollowed = status.unfollowed.iter();
+    lines.extend(unfollowed.map(|it| format!("{} is not moved: {}", it.node, it.why)));
     lines.extend(status.under_way.iter().map(under_way));
     if status.moves.is_empty() && status.under_way.is_empty() {
         lines.push("no node has moved".into());

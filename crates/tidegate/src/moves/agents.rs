@@ -4,15 +4,20 @@
 //! on its way   and those that wait to be used again: asked at each look
 //! others       one at each look, in turn: what an agent says of a node's generation is known before the node is to move
 //! L            written where it is not ours, if agents are to run hooks: they wait for it
-//! ready        B is of the generation of the node's word: the agent lives, counts, and has its hooks for our sites
+//! ready        B is of the generation of the node's word: the agent lives and counts; where L is written, it has hooks for our sites
 //! ```
 //!
-//! Failure case: an agent that does not answer says nothing, and its node is not moved. An agent without hooks is taken for
-//! one that has them; the move is then taken back, as the agent says nothing of a hook.
+//! Failure case: an agent that does not answer says nothing, and its node is not moved.
 
 use tidegate_core::moves::words::{AgentStatus, AgentStep, Assignment, NodeNumber};
 
 use super::engine::Words;
+
+/// Why nodes of such agents are not moved.
+const SILENT: &str = "its agent does not follow moves: it needs [agent.moves], with hooks for all sites that have `nodes` if \
+                      `hook` is set";
+const BEHIND: &str = "its agent does not follow its word yet";
+const NO_HOOKS: &str = "its agent has no hooks, and `hook` is set: it needs [[agent.moves.site]] for all sites that have `nodes`";
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -69,9 +74,22 @@ impl Agents {
 
     /// Whether its agent follows this word of a node.
     pub(super) fn is_ready(&self, node: NodeNumber, assignment: Option<Assignment>) -> bool {
-        let generation = assignment.map(|it| it.generation);
-        let said = self.status(node).map(|it| it.generation);
-        said.is_some() && said == generation
+        self.why_unready(node, assignment).is_none()
+    }
+
+    /// Why it does not, if it does not.
+    pub(super) fn why_unready(
+        &self,
+        node: NodeNumber,
+        assignment: Option<Assignment>,
+    ) -> Option<&'static str> {
+        let Some(said) = self.status(node) else {
+            return Some(SILENT);
+        };
+        if assignment.map(|it| it.generation) != Some(said.generation) {
+            return Some(BEHIND);
+        }
+        (self.list.is_some() && !said.has_hooks).then_some(NO_HOOKS)
     }
 }
 
@@ -111,6 +129,7 @@ mod tests {
             step,
             connections: 0,
             exit_code: 0,
+            has_hooks: list.is_some(),
         };
         Agents {
             nodes: vec![Some(status)],
@@ -134,6 +153,18 @@ mod tests {
             !Agents::new(1, None).is_ready(NODE, word),
             "one that was not asked"
         );
+    }
+
+    #[test]
+    fn an_agent_without_hooks_is_not_ready_where_they_are_needed() {
+        let word = Some(Assignment::first(Count24::new(5), SiteNumber(0), false));
+        let mut agents = said(5, AgentStep::Begun, Some(7));
+        assert!(agents.is_ready(NODE, word) && agents.is_set_up(NODE, word));
+        agents.nodes[0].as_mut().unwrap().has_hooks = false;
+        assert_eq!(agents.why_unready(NODE, word), Some(NO_HOOKS));
+        assert!(!agents.is_set_up(NODE, word));
+        agents.list = None;
+        assert!(agents.is_ready(NODE, word), "it counts connections");
     }
 
     #[test]

@@ -60,6 +60,9 @@ pub(crate) struct MovesStatus {
     pub(crate) trouble: Option<String>,
     /// The sites that take part.
     pub(crate) sites: Vec<MovesSite>,
+    /// Nodes that are not moved, as their agents do not follow their words.
+    #[serde(default)]
+    pub(crate) unfollowed: Vec<UnfollowedNode>,
     /// Moves that are not over.
     #[serde(default)]
     pub(crate) under_way: Vec<MoveUnderWay>,
@@ -96,6 +99,15 @@ pub(crate) struct MovesSite {
     /// The best move for it now; null if it is not in need, or no node can come.
     #[serde(default)]
     pub(crate) best: Option<BestMove>,
+}
+
+/// A node that is not moved, as its agent does not follow its word.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct UnfollowedNode {
+    /// Its name.
+    pub(crate) node: String,
+    /// Why.
+    pub(crate) why: String,
 }
 
 /// A move that is not over.

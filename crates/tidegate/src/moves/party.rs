@@ -27,6 +27,7 @@ use tidegate_remote::clock;
 
 use super::agents::Agents;
 use super::engine::Words;
+use super::models::UnfollowedNode;
 use super::sight::Places;
 
 /// How long an answer of the home is on its way, as far as is known before any was measured: it makes leases longer.
@@ -290,10 +291,22 @@ impl Party {
         agents.is_set_up(node, self.mover.assignment(node))
     }
 
-    /// Whether a node may move although its agent must follow it.
-    pub(super) fn is_followed(&self, node: NodeNumber) -> bool {
-        let is_ready = |it: &Agents| it.is_ready(node, self.mover.assignment(node));
-        self.agents.as_ref().is_none_or(is_ready)
+    /// Why a node may not move: its agent must follow it, and does not.
+    pub(super) fn why_unfollowed(&self, node: NodeNumber) -> Option<&'static str> {
+        let agents = self.agents.as_ref()?;
+        agents.why_unready(node, self.mover.assignment(node))
+    }
+
+    /// Nodes whose words are known and that may not move, as their agents do not follow them.
+    pub(super) fn unfollowed(&self) -> Vec<UnfollowedNode> {
+        let numbers = (0..self.nodes.len()).map(|number| NodeNumber(number as u16));
+        let known = numbers.filter(|it| self.mover.assignment(*it).is_some());
+        let found = known.filter_map(|node| {
+            let name = self.constitution().node_name(node)?.to_owned();
+            let why = self.why_unfollowed(node)?.to_owned();
+            Some(UnfollowedNode { node: name, why })
+        });
+        found.collect()
     }
 
     /// Carries an atomic out. Lost at a node that is not read for long, it is not known and will not be.

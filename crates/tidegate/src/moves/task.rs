@@ -525,7 +525,8 @@ impl MovesTask {
             // A look ends with the home's words: nodes' words are later ones from the next tick on.
             ticks.tick().await;
             let (node, site) = self.numbers(request)?;
-            let is_followed = self.party.as_ref().is_none_or(|it| it.is_followed(node));
+            let unfollowed = self.party.as_ref().and_then(|it| it.why_unfollowed(node));
+            let is_followed = unfollowed.is_none();
             let is_over = clock::now() >= deadline;
             let begins = matches!(self.trouble, Some(Trouble::Begins(_)));
             match self.plan(node, site, request.force)? {
@@ -534,9 +535,9 @@ impl MovesTask {
                 Err(NoMove::OldView(_) | NoMove::NoWords) if !is_over => {}
                 Ok(_) | Err(_) if (begins || !is_followed) && !is_over => {}
                 planned => {
-                    let rule = planned.err().filter(|_| is_followed);
-                    let why =
-                        || rule.map_or_else(|| unfollowed(&request.node), |it| it.to_string());
+                    let rule = planned.err().map(|it| it.to_string()).unwrap_or_default();
+                    let unfollowed = unfollowed.map(|it| format!("{}: {it}", request.node));
+                    let why = || unfollowed.unwrap_or(rule);
                     let trouble = self.trouble.as_ref();
                     return Err(trouble.map_or_else(why, |it| it.text().into()));
                 }
@@ -640,14 +641,6 @@ fn words(
 /// Why a site cannot be meant.
 fn unknown_site(name: &str) -> String {
     format!("`{name}` is no site that takes part in moves: it has no `nodes`")
-}
-
-/// Why a node whose agent does not follow its word is not moved.
-fn unfollowed(node: &str) -> String {
-    format!(
-        "the agent of node {node} does not follow moves: it needs [agent.moves], with hooks for all sites that have \
-         `nodes` if `hook` is set"
-    )
 }
 
 /// A swap of a node's word.

@@ -174,6 +174,7 @@ mod tests {
                 step: AgentStep::HookFailed,
                 connections: 0,
                 exit_code,
+                has_hooks: true,
             })
         };
         for (code, expected) in [(7, "with exit code 7"), (255, "took too long")] {
