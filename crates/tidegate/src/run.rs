@@ -31,6 +31,7 @@ use arc_swap::ArcSwap;
 use tidegate_core::director::Director;
 use tidegate_core::load::LoadTable;
 use tidegate_core::throttle::SetBy;
+use tidegate_core::topology::{ClusterChange, Edit};
 use tidegate_culprits::live::Watch;
 use tidegate_culprits::names::ClassNames;
 use tidegate_proxy::{
@@ -139,6 +140,7 @@ pub(crate) fn run(
         given,
         learned: Learned::default(),
         folder,
+        withheld: Vec::new(),
     };
     let ended = runtime.block_on(serve(admin, front_end, start, program, output));
     // A drain that a second signal cut short is not waited for.
@@ -160,6 +162,8 @@ pub(crate) struct Start {
     pub(crate) learned: Learned,
     /// Where files are kept over a restart.
     pub(crate) folder: Option<StateFolder>,
+    /// Nodes on their way between sites: they get no requests yet.
+    pub(crate) withheld: Vec<String>,
 }
 
 impl Start {
@@ -172,6 +176,7 @@ impl Start {
             given: Given::default(),
             learned: Learned::default(),
             folder: None,
+            withheld: Vec::new(),
         }
     }
 }
@@ -263,7 +268,7 @@ async fn serve(
     last.take(ending, stop, output).await
 }
 
-/// Asks the sources of nodes for the first time, so that the first client finds some.
+/// Asks the sources of nodes for the first time, so that the first client finds some, and nodes that move where they are.
 async fn discover(
     front_end: &mut FrontEnd,
     start: &mut Start,
@@ -273,10 +278,18 @@ async fn discover(
     if let Some(begun) = &mut start.begun {
         let others = discovery.begin(begun.sources()).await;
         let others = others.map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
-        let (added, moved) = (
+        let (added, mut moved) = (
             start.learned.added.take(),
             std::mem::take(&mut start.learned.moved),
         );
+        // A former process has said where nodes are.
+        if !start.given.is_successor {
+            let (movable, reads) = begun.movable_reads();
+            let config = front_end.reconfigure.as_ref();
+            let found = moves::nodes_at_start(config, &movable, &reads, output).await;
+            moved.extend(found.moved);
+            start.withheld = found.withheld;
+        }
         begun.add(others, (added, moved), front_end, output);
     }
     start.sources = discovery.book();
@@ -471,6 +484,7 @@ impl Running {
         let table = LoadTable::new(nodes, sites).grouped(&cluster.groups);
         let mut director = Director::new(cluster, proxy_config.seed);
         let keeper = Keeper::new(folder.as_ref(), culprits.is_some(), output);
+        withhold(&mut director, &table, start.withheld)?;
         start.learned.begin(&mut director, &table, output);
         let shared = shared(&proxy_config, table, &director, sites);
         let kept_file = OverridesFile::new(front_end.overrides_file);
@@ -583,6 +597,13 @@ impl Running {
             output.event("reading", &text);
         }
     }
+}
+
+/// Keeps requests from these nodes from the first one on.
+fn withhold(director: &mut Director, table: &LoadTable, nodes: Vec<String>) -> Result<(), Failure> {
+    let edits = nodes.into_iter().map(Edit::WithholdNode).collect();
+    let changed = director.handle_change(&ClusterChange { edits }, table);
+    changed.map_err(|error| Failure::Failed(format!("cannot start: {error}")))
 }
 
 /// Starts the data plane, with the sockets that are given for its listeners.

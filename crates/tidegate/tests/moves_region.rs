@@ -13,8 +13,10 @@ use std::time::Duration;
 use support::published::PublishedLoad;
 use support::server::server;
 use support::{Agent, FrontEnd, eventually, folder, master_key, node_key, request, tidegate};
+use tidegate_core::moves::numbering::site_list;
 use tidegate_core::moves::words::{
-    AGENT_WORD, AgentStatus, AgentStep, Assignment, LockState, SiteLock, SiteNumber,
+    AGENT_WORD, ASSIGNMENT_WORD, AgentStatus, AgentStep, Assignment, AssignmentState, Count24,
+    LockState, SITE_LIST_WORD, SiteLock, SiteNumber,
 };
 use tidegate_remote::udp::key_file::KeyFile;
 use tidegate_remote::udp::{Responder, ResponderOptions, UdpOptions, UdpRegion};
@@ -28,13 +30,17 @@ const NODES: [(&str, &str); 4] = [
     ("b2", "blog"),
     ("b3", "blog"),
 ];
+/// Lines of `[reconfigure]`: agents set nodes up.
+const HOOKS: &str = "drain = \"5s\"\nhook = \"20s\"\n";
 /// Sites by number: their names, sorted.
 const SITES: [&str; 2] = ["blog", "shop"];
 
 /// A node that publishes the load that the test says, and answers over UDP.
 struct Node {
     memory: Arc<RegionMemory>,
-    responder: Responder,
+    address: SocketAddr,
+    /// None: it does not answer.
+    responder: Option<Responder>,
     load: PublishedLoad,
 }
 
@@ -56,8 +62,20 @@ impl Node {
         let load = PublishedLoad::start(Arc::clone(&memory));
         Self {
             memory,
-            responder,
+            address: responder.address(),
+            responder: Some(responder),
             load,
+        }
+    }
+
+    /// Writes words A and L as front-ends have left them.
+    fn begin(&self, assignment: Assignment) {
+        let words = [
+            (ASSIGNMENT_WORD, assignment.pack()),
+            (SITE_LIST_WORD, site_list(SITES)),
+        ];
+        for (word, value) in words {
+            assert_eq!(self.memory.compare_and_swap(word, 0, value).unwrap(), 0);
         }
     }
 
@@ -183,7 +201,7 @@ impl Scene {
         for (((node, site), address), own) in NODES.iter().zip(&self.servers).zip(&*self.nodes) {
             text.push_str(&format!(
                 "[[node]]\nname = \"{node}\"\naddress = \"{address}\"\nsite = \"{site}\"\nload = {{ transport = \"udp\", address = \"{}\" }}\n",
-                own.responder.address()
+                own.address
             ));
         }
         let folder = self.folder.join(name);
@@ -432,7 +450,7 @@ fn a_site_that_one_front_end_freezes_is_frozen_for_all_until_any_thaws_it() {
 #[test]
 fn a_node_whose_agent_has_no_hooks_is_not_moved_and_that_is_said() {
     let scene = Scene::start("moves-no-hooks");
-    let one = scene.front_end_with("one", 1, "drain = \"5s\"\nhook = \"20s\"\n");
+    let one = scene.front_end_with("one", 1, HOOKS);
     let unfollowed = || one.api("/api/moves")["unfollowed"].clone();
     eventually("words have begun, and no agent follows them", || {
         let all = unfollowed();
@@ -472,4 +490,46 @@ fn a_node_whose_agent_has_no_hooks_is_not_moved_and_that_is_said() {
     );
     let (can, text) = said(&["move", "b2", "shop", "--dry-run"]);
     assert!(can, "{text}");
+}
+
+/// The home is gone: nothing but the nodes' own words says where they are, and no front-end moves them meanwhile.
+#[test]
+fn a_front_end_that_starts_knows_where_nodes_are_before_its_first_request() {
+    let mut scene = Scene::start("moves-at-start");
+    scene.home.kill();
+    let (blog, shop) = (SiteNumber(0), SiteNumber(1));
+    let serves = |site| Assignment::first(Count24::new(5), site, false);
+    let drains = Assignment {
+        state: AssignmentState::Draining { from: blog },
+        ..serves(shop)
+    };
+    // b1 has moved to the shop, b2 is on its way there.
+    let words = [serves(shop), serves(shop), drains, serves(blog)];
+    for (node, word) in scene.nodes.iter().zip(words) {
+        node.begin(word);
+    }
+    let bodies = |front_end: &FrontEnd, host: &str| {
+        let answers = (0..24).map(|_| front_end.get(host, "/").body);
+        answers.collect::<BTreeSet<_>>()
+    };
+    let folder = scene.folder.clone();
+    let log = |name: &str| {
+        let path = folder.join(name).join("front-end.log");
+        std::fs::read_to_string(path).unwrap()
+    };
+    let one = scene.front_end_with("one", 1, HOOKS);
+    let expected = |names: &[&str]| names.iter().map(|it| it.to_string()).collect();
+    let seen: BTreeSet<String> = bodies(&one, "blog.example");
+    assert_eq!(seen, expected(&["b3"]));
+    assert_eq!(bodies(&one, "shop.example"), expected(&["b1", "s1"]));
+    assert!(!log("one").contains("did not say within"), "{}", log("one"));
+    drop(one);
+
+    // One node is silent: the others are known all the same.
+    Arc::get_mut(&mut scene.nodes).unwrap()[0].responder = None;
+    let two = scene.front_end_with("two", 1, HOOKS);
+    assert!(bodies(&two, "shop.example").contains("b1"));
+    assert_eq!(bodies(&two, "blog.example"), expected(&["b3"]));
+    let log = log("two");
+    assert!(log.contains("begin at the site of the file: s1"), "{log}");
 }

@@ -94,7 +94,7 @@ impl Agents {
 }
 
 /// Whether nothing is left to be done for a node that serves.
-fn is_settled(step: AgentStep) -> bool {
+pub(super) fn is_settled(step: AgentStep) -> bool {
     match step {
         AgentStep::Begun | AgentStep::Drained | AgentStep::HookDone => true,
         AgentStep::HookRuns | AgentStep::HookFailed => false,

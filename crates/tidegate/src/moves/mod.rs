@@ -12,6 +12,7 @@
 //! | `task` | looks, moves and says so |
 //! | `party` | what moves by one constitution |
 //! | `agents` | what nodes' agents say |
+//! | `at_start` | where nodes are before listeners open |
 //! | `engine` | where words are, and how they are reached |
 //! | `sight` | loads of sites and nodes |
 //! | `record`, `models` | what became of moves, for people |
@@ -20,6 +21,7 @@
 //! cluster that is refused: the node's word is taken back, and it stays where it was.
 
 mod agents;
+mod at_start;
 mod engine;
 pub(crate) mod models;
 mod party;
@@ -39,6 +41,7 @@ use crate::config::Reconfigure;
 use crate::models::{NodeMove, WhyMoves};
 use crate::output::Output;
 use crate::reload::LiveCluster;
+pub(crate) use at_start::nodes_at_start;
 use models::{FreezeRequest, MoveDone, MoveRequest, MovesStatus};
 use task::MovesTask;
 

@@ -181,8 +181,19 @@ impl Begun {
         Movable::of(&self.file)
     }
 
+    /// The same, and how each of these nodes is read.
+    pub(crate) fn movable_reads(&self) -> (Movable, BTreeMap<String, NodeRead>) {
+        let movable = self.movable();
+        let read = |node: &MovableNode| {
+            let read = self.wanted.reads.get(&node.name)?;
+            Some((node.name.clone(), read.clone()))
+        };
+        let reads = movable.nodes.iter().filter_map(read).collect();
+        (movable, reads)
+    }
+
     /// With the nodes of others, which the front-end that is to start has then. Those that operators have added are the
-    /// ones of the process that it succeeds, or else those that are kept. Nodes that have moved are only in the former.
+    /// ones of the process that it succeeds, or else those that are kept.
     pub(crate) fn add(
         &mut self,
         others: OtherNodes,
@@ -372,12 +383,7 @@ impl LiveCluster {
     /// Sites that take part in moves, and nodes that can be moved; those of these that have moved; how each is read.
     pub(crate) async fn movable(&self) -> (Movable, MovedNodes, BTreeMap<String, NodeRead>) {
         let state = self.state.lock().await;
-        let movable = state.movable();
-        let read = |node: &MovableNode| {
-            let read = state.wanted.reads.get(&node.name)?;
-            Some((node.name.clone(), read.clone()))
-        };
-        let reads = movable.nodes.iter().filter_map(read).collect();
+        let (movable, reads) = state.movable_reads();
         (movable, state.others.moved.clone(), reads)
     }
 

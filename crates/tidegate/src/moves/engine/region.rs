@@ -232,6 +232,12 @@ impl NodeRegions {
         })
     }
 
+    /// A node's word A, and then what its agent says; none if the node does not answer.
+    pub(in crate::moves) fn assignment(&mut self, node: NodeNumber) -> Option<(u64, AgentWords)> {
+        let assignment = self.regions.get_mut(&node)?.add(ASSIGNMENT_WORD, 0).ok()?;
+        Some((assignment, self.agent(node)?))
+    }
+
     /// Says which sites numbers mean, if the word is still what was read. A next read shows what became of it.
     pub(super) fn set_site_list(&mut self, node: NodeNumber, read: u64, list: u64) {
         if let Some(region) = self.regions.get_mut(&node) {
