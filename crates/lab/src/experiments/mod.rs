@@ -65,6 +65,8 @@ pub const ALL: &[&Experiment] = &[
     &changes::reload::EXPERIMENT,
     &changes::upgrade::EXPERIMENT,
     &changes::discovery::EXPERIMENT,
+    &changes::burst_length::EXPERIMENT,
+    &changes::move_safety::EXPERIMENT,
     &admission::response::EXPERIMENT,
     &admission::instant::EXPERIMENT,
     &admission::qos::EXPERIMENT,

@@ -9,7 +9,8 @@ use super::{ALL, Scale, find};
 /// What a whole run may take; some need more requests or more arms than the others.
 const FULL_MAX: Duration = Duration::from_secs(600);
 const LONG_MAX: Duration = Duration::from_secs(900);
-const LONG: [&str; 4] = [
+const LONG: [&str; 5] = [
+    "burst-length",
     "poll-interval",
     "tail",
     "admission-goodput",
@@ -35,6 +36,8 @@ fn every_experiment_of_the_papers_and_of_the_design_is_there() {
         "reload",
         "upgrade",
         "discovery",
+        "burst-length",
+        "move-safety",
         "admission",
         "admission-instant",
         "qos",

@@ -6,6 +6,8 @@
 //! | HAProxy | SIGUSR2 to its master (`-W`): a new worker has the sockets, the old one stops softly | the same |
 //! | nginx | SIGHUP: likewise | the same |
 //!
+//! Tidegate also moves a node to another site: `POST /api/moves`.
+//!
 //! Tidegate answers when the change is in force; the others are asked by a signal and say nothing.
 
 use std::net::SocketAddr;
@@ -49,19 +51,36 @@ impl FrontEnd {
         self.change(place, "POST /api/upgrade")
     }
 
+    /// Has a node serve another site; `place` is where it runs.
+    ///
+    /// # Errors
+    /// If it says that it does not, or if the program cannot.
+    pub fn move_node(&self, place: &Place, node: &str, site: &str) -> Result<(), FrontError> {
+        let body = serde_json::json!({ "node": node, "site": site }).to_string();
+        let done = match self.admin {
+            Some(admin) => place.inside(|| order(admin, "POST /api/moves", &body))?,
+            None => Err("the lab has no way to change it while it runs".into()),
+        };
+        done.map_err(|why| self.unchanged(why))
+    }
+
     fn change(&self, place: &Place, words: &str) -> Result<(), FrontError> {
         let done = match (&self.kind, self.admin) {
-            (FrontKind::Tidegate(_), Some(admin)) => place.inside(|| order(admin, words))?,
+            (FrontKind::Tidegate(_), Some(admin)) => place.inside(|| order(admin, words, ""))?,
             (FrontKind::Haproxy(_), _) => self.signal(Signal::USR2),
             (FrontKind::Nginx(_), _) => self.signal(Signal::HUP),
             (FrontKind::Tidegate(_) | FrontKind::Apache | FrontKind::Envoy(_), _) => {
                 Err("the lab has no way to change it while it runs".into())
             }
         };
-        done.map_err(|why| FrontError::Unchanged {
+        done.map_err(|why| self.unchanged(why))
+    }
+
+    fn unchanged(&self, why: String) -> FrontError {
+        FrontError::Unchanged {
             name: self.name.clone(),
             why,
-        })
+        }
     }
 
     /// To its first process alone.
@@ -74,8 +93,8 @@ impl FrontEnd {
 }
 
 /// Asks an admin interface to do something; what it says if it does not.
-fn order(admin: SocketAddr, words: &str) -> Result<(), String> {
-    let answer = exchange(admin, words, BYTES_MAX, ANSWER_MAX);
+fn order(admin: SocketAddr, words: &str, body: &str) -> Result<(), String> {
+    let answer = exchange(admin, words, body, BYTES_MAX, ANSWER_MAX);
     let answer = answer.map_err(|error| error.to_string())?;
     let status = answer.split(' ').nth(1).unwrap_or_default();
     match status {
@@ -110,8 +129,8 @@ mod tests {
                 write!(stream, "HTTP/1.1 {answer}").unwrap();
             }
         });
-        assert_eq!(order(address, "POST /api/reload"), Ok(()));
-        let why = order(address, "POST /api/reload").unwrap_err();
+        assert_eq!(order(address, "POST /api/reload", ""), Ok(()));
+        let why = order(address, "POST /api/reload", "").unwrap_err();
         assert_eq!(why, "it answers 400 {\"error\":\"x\"}");
         server.join().unwrap();
     }

@@ -36,7 +36,7 @@ pub use layout::{Discovered, Layout, Load, Server, Site};
 pub use nginx::NginxBalance;
 pub use start::{helpers, server, start, start_many, start_to_change, start_under};
 pub use throttle::report;
-pub use tidegate::{Throttled, TidegateArm};
+pub use tidegate::{Moving, Throttled, TidegateArm};
 
 /// What is put before the nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]

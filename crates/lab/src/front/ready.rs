@@ -80,20 +80,22 @@ pub(super) fn alone(
 
 /// What an admin interface answers to a GET: head and body.
 pub(super) fn get(admin: SocketAddr, path: &str, most: u64) -> io::Result<String> {
-    exchange(admin, &format!("GET {path}"), most, ANSWER_MAX)
+    exchange(admin, &format!("GET {path}"), "", most, ANSWER_MAX)
 }
 
 /// What it answers to a request of these words, `GET /metrics`, within so long: head and body.
 pub(super) fn exchange(
     admin: SocketAddr,
     words: &str,
+    body: &str,
     most: u64,
     limit: Duration,
 ) -> io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&admin, ANSWER_MAX)?;
     stream.set_read_timeout(Some(limit))?;
     let request = format!(
-        "{words} HTTP/1.1\r\nHost: {admin}\r\nTidegate-Override: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        "{words} HTTP/1.1\r\nHost: {admin}\r\nTidegate-Override: 1\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
     );
     stream.write_all(request.as_bytes())?;
     let mut text = String::new();

@@ -28,6 +28,17 @@ pub struct TidegateArm {
     pub throttles: Vec<Throttled>,
     /// Whether it finds and throttles such classes itself.
     pub automatic: bool,
+    /// How nodes move between sites; none: they do not.
+    pub moving: Option<Box<Moving>>,
+}
+
+/// How nodes move between the sites of a front-end, whose answers then name the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moving {
+    /// Keys of `[reconfigure]` as TOML, one a line.
+    pub keys: &'static str,
+    /// Least and most nodes of a site.
+    pub bounds: (usize, usize),
 }
 
 /// What an operator says of a class: `tidegate throttle CLASS --concurrency N`.
@@ -54,6 +65,7 @@ impl TidegateArm {
             resources: None,
             throttles: Vec::new(),
             automatic: false,
+            moving: None,
         }
     }
 
@@ -148,6 +160,15 @@ timeout = \"{}\"
     if arm.automatic {
         push(&mut text, format_args!("\n[culprits]\nautomatic = true"));
     }
+    if let Some(moving) = &arm.moving {
+        let keys = moving.keys;
+        push(
+            &mut text,
+            format_args!(
+                "\n[reconfigure]\nenabled = true\n{keys}\n\n[forwarded]\nnode_header = true"
+            ),
+        );
+    }
     for site in &layout.sites {
         let host = if layout.single() { "*" } else { &site.name };
         let (name, policy) = (&site.name, policy(arm));
@@ -158,6 +179,13 @@ timeout = \"{}\"
         let admission = arm.admission.as_deref();
         let admission = admission.unwrap_or("{ mode = \"off\" }");
         push(&mut text, format_args!("admission = {admission}"));
+        if let Some(moving) = &arm.moving {
+            let (least, most) = moving.bounds;
+            push(
+                &mut text,
+                format_args!("nodes = {{ min = {least}, max = {most} }}"),
+            );
+        }
         for server in &site.servers {
             node(&mut text, server, &format!("site = \"{name}\""));
         }
@@ -296,6 +324,23 @@ mod tests {
             consul,
             "consul = { service = \"shop\", server = \"http://10.77.0.1:5300\" }\n"
         );
+    }
+
+    #[test]
+    fn nodes_move_within_bounds_if_the_arm_says_so() {
+        let mut arm = TidegateArm::blind("auto");
+        arm.moving = Some(Box::new(Moving {
+            keys: "moves_max = 1000",
+            bounds: (1, 6),
+        }));
+        let text = config(&sample::layout(), &arm);
+        for part in [
+            "\n[reconfigure]\nenabled = true\nmoves_max = 1000\n",
+            "\n[forwarded]\nnode_header = true\n",
+            "admission = { mode = \"off\" }\nnodes = { min = 1, max = 6 }\n",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
     }
 
     #[test]

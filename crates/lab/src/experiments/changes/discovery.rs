@@ -395,7 +395,7 @@ fn figures(result: &LoadResult, seen: &CourseFigures, each: Duration) -> Figures
     }
     let raw =
         json!({ "errors": total.errors, "refused": total.refused, "generator": result.generator });
-    Figures { table, raw }
+    Figures::plain(table, raw)
 }
 
 fn load(scale: Scale, front: &FrontEnd) -> LoadPlan {

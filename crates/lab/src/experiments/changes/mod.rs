@@ -1,5 +1,5 @@
-//! Front-ends that change while they run: `reload` gives them other servers, `upgrade` another process, and `discovery` has them
-//! find their servers.
+//! Front-ends that change while they run: `reload` gives them other servers, `upgrade` another process, `discovery` has them
+//! find their servers, `move-safety` and `burst-length` have them move nodes between sites.
 //!
 //! ```text
 //! CPU 0   front-end, load generators, those that change it
@@ -11,7 +11,10 @@
 //! for each change.
 
 mod api_server;
+mod burst_clients;
+pub(super) mod burst_length;
 pub(super) mod discovery;
+pub(super) mod move_safety;
 mod name_server;
 pub(super) mod reload;
 mod reply;
@@ -28,7 +31,7 @@ use tidegate_core::time::Timestamp;
 use tidegate_remote::clock;
 
 use crate::cluster::{AgentPlan, Cluster, Mode};
-use crate::front::{self, FrontKind, HaproxyBalance, Site};
+use crate::front::{self, FrontKind, HaproxyBalance, Moving, Site};
 use crate::load::StreamResult;
 use crate::results::Report;
 
@@ -64,6 +67,17 @@ impl Changed {
         }
     }
 
+    /// The same with other bounds on the nodes of a site, if nodes move.
+    fn bounded(&self, bounds: (usize, usize)) -> Self {
+        let mut changed = self.clone();
+        if let FrontKind::Tidegate(arm) = &mut changed.arm.kind
+            && let Some(moving) = &mut arm.moving
+        {
+            moving.bounds = bounds;
+        }
+        changed
+    }
+
     /// The same under another name, changed so often.
     fn each(mut self, name: &str, every: Duration) -> Self {
         self.arm.name = name.into();
@@ -74,6 +88,16 @@ impl Changed {
 
 fn auto() -> Changed {
     Changed::never(arms::auto().kind)
+}
+
+/// Nodes can move between the sites, which have so many nodes at least and at most; `keys` are of `[reconfigure]`.
+fn moving(name: &str, keys: &'static str, bounds: (usize, usize)) -> Changed {
+    let mut changed = auto();
+    changed.arm.name = name.into();
+    if let FrontKind::Tidegate(arm) = &mut changed.arm.kind {
+        arm.moving = Some(Box::new(Moving { keys, bounds }));
+    }
+    changed
 }
 
 fn haproxy() -> Changed {
@@ -101,8 +125,19 @@ struct Rounds<'a> {
 
 /// What a run of an arm has measured: figures for the table, and everything.
 struct Figures {
-    table: Vec<(&'static str, f64)>,
+    table: Vec<(String, f64)>,
     raw: Value,
+}
+
+impl Figures {
+    /// Of metrics without labels.
+    fn plain(table: Vec<(&'static str, f64)>, raw: Value) -> Self {
+        let named = |(metric, value): (&str, f64)| (metric.to_owned(), value);
+        Self {
+            table: table.into_iter().map(named).collect(),
+            raw,
+        }
+    }
 }
 
 impl<'a> Rounds<'a> {
@@ -161,7 +196,7 @@ impl<'a> Rounds<'a> {
     fn take(&mut self, arm: &str, round: u32, figures: Figures) {
         let table = self.measured.table.entry(arm.into()).or_default();
         for (metric, value) in figures.table {
-            table.entry(metric.into()).or_default().push(value);
+            table.entry(metric).or_default().push(value);
         }
         self.measured
             .raw

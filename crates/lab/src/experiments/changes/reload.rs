@@ -137,7 +137,7 @@ fn one(lab: &Lab, cluster: &Cluster, changed: &Changed) -> Result<Figures, Exper
         "change_ms": took.iter().map(|it| it.as_secs_f64() * 1e3).collect::<Vec<_>>(),
         "cpu_seconds": front.cpu_time().saturating_sub(cpu).as_secs_f64(),
     });
-    Ok(Figures { table, raw })
+    Ok(Figures::plain(table, raw))
 }
 
 fn load(scale: Scale, front: &FrontEnd) -> LoadPlan {

@@ -171,7 +171,7 @@ fn figures(
         "generators": results.iter().map(|it| it.generator).collect::<Vec<_>>(),
         "change_ms": took.iter().map(|it| it.as_secs_f64() * 1e3).collect::<Vec<_>>(),
     });
-    Figures { table, raw }
+    Figures::plain(table, raw)
 }
 
 fn load(scale: Scale, front: &FrontEnd, per_request: bool) -> LoadPlan {
