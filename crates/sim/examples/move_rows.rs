@@ -147,7 +147,7 @@ fn open(nodes: &[usize], cpus: u32, steps: Vec<(Duration, Vec<f64>)>, rule: Rule
     }
 }
 
-/// Moves while nothing changes: two hours for each value of `high`, and four days for the default.
+/// Moves while nothing changes: two hours for each value of `high`, and a day with each of four seeds for the default.
 fn high() -> Done {
     println!("| sites | CPUs of a node | high | seed | hours | 30 % | 60 % | 80 % |");
     println!("|---|---|---|---|---|---|---|---|");

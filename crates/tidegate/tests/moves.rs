@@ -303,6 +303,22 @@ fn a_reload_changes_floors_and_leaves_nodes_where_they_are() {
 }
 
 #[test]
+fn a_node_that_has_moved_back_follows_the_file_again() {
+    let scene = Scene::start("moves-back", "", |_| None);
+    for site in ["shop", "blog"] {
+        assert!(scene.said(&["move", "b1", site]).0);
+    }
+    let file = scene.folder.join("tidegate.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let (before, b1) = text.split_at(text.find("name = \"b1\"").unwrap());
+    let b1 = b1.replacen("site = \"blog\"", "site = \"shop\"", 1);
+    std::fs::write(&file, format!("{before}{b1}")).unwrap();
+    assert!(scene.said(&["reload"]).0);
+    assert_eq!(scene.serve("shop"), set(&["s1", "b1"]));
+    assert_eq!(scene.serve("blog"), set(&["b2", "b3"]));
+}
+
+#[test]
 fn a_node_that_does_not_pass_the_check_of_its_new_site_goes_back() {
     let scene = Scene::start("moves-unfit", "", |_| None);
     let file = scene.folder.join("tidegate.toml");

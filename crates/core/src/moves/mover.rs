@@ -351,9 +351,13 @@ impl Mover {
             let before = mind.known.replace(assignment);
             let is_first = before.is_none();
             mind.since = now;
-            mind.probation = before
-                .filter(|_| mind.begun_at.is_some())
-                .and_then(|before| Probation::begin(before, assignment, now));
+            mind.probation = match before {
+                Some(before) if mind.begun_at.is_some() => {
+                    Probation::begin(before, assignment, now)
+                }
+                Some(_) => None,
+                None => Probation::found(assignment, self.constitution.home(node), now),
+            };
             let site = self.sites.get_mut(assignment.site.index());
             if let Some(site) = site.filter(|_| assignment.is_serving() && !is_first) {
                 site.began_to_serve = now;

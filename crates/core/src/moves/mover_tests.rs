@@ -307,3 +307,19 @@ fn a_node_that_cannot_serve_its_new_site_goes_back_and_one_that_could_once_stays
     bench.run(1100);
     assert_eq!(bench.site_of(moved), X, "it fails as any node may");
 }
+
+#[test]
+fn a_lent_node_that_a_front_end_finds_out_of_service_goes_home() {
+    let mut bench = Bench::new(false, config());
+    bench.run(1);
+    let plan = bench.ordered(2, X, false).unwrap();
+    bench.carry_out(plan);
+    bench.run(1);
+    let constitution = bench.mover.constitution().clone();
+    bench.mover = Mover::new(constitution, config(), 8);
+    bench.unfit = vec![2];
+    bench.run(2);
+    assert_eq!(bench.site_of(2), X);
+    bench.run(1010);
+    assert_eq!(bench.site_of(2), Y);
+}

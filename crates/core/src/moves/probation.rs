@@ -1,7 +1,8 @@
 //! A node that has come to a site and cannot serve it goes back to where it came from.
 //!
 //! ```text
-//! begins   this front-end moved the node, and it serves x; anew while operators or this front-end do not let it serve
+//! begins   this front-end moved the node, and it serves x; or a front-end begins, and finds it lent to x
+//!          anew while operators or this front-end do not let it serve
 //! fit      it takes requests of x at some look: it stays
 //! unfit    its check or its answers have kept it out for 10 s in a row: back to y, and barred
 //! ```
@@ -9,8 +10,8 @@
 //! A site's own check decides whether a node takes its requests, also after a hook that ended well. A node that does not pass
 //! serves neither site, while y could use it.
 //!
-//! Inputs: what is seen of the node at each look, `now`. Failure case: a front-end that ends meanwhile forgets the
-//! node; it stays where it is. A check that passes once and fails afterwards is like any node that fails.
+//! Inputs: what is seen of the node at each look, `now`. Failure case: a lent node that has just failed when a front-end begins, or
+//! takes a reload over, goes home. A check that passes once and fails afterwards is like any node that fails.
 //! Source: not in Reconfiguration-2004, whose nodes serve any site at once.
 
 use std::time::Duration;
@@ -39,6 +40,12 @@ impl Probation {
             MoveCause::Start | MoveCause::Revert => false,
         };
         came.then_some(Self { from, since: now })
+    }
+
+    /// Of a node that a front-end finds as it begins: what was seen of it before is not known.
+    pub fn found(it: Assignment, home: Option<SiteNumber>, now: Timestamp) -> Option<Self> {
+        let from = home.filter(|home| it.is_serving() && *home != it.site)?;
+        Some(Self { from, since: now })
     }
 
     /// What a look comes to: the node may serve and takes requests or not, or it may not serve. `None`: it has shown that it can.
@@ -106,6 +113,9 @@ mod tests {
             };
             assert_eq!(Probation::begin(before, after, at(5)), None);
         }
+        let found = Probation::found(before, Some(X), at(5)).unwrap();
+        assert_eq!(found.back(at(15)), Some(X));
+        assert_eq!(Probation::found(before, Some(Y), at(5)), None, "at home");
         let pinned = Assignment {
             cause: MoveCause::Load,
             pinned: true,

@@ -3,7 +3,8 @@
 //! ```text
 //! check      programs, template and the target's folder are root's or ours, and others cannot write to them
 //! set up     target := template with {site} {from} {node} {generation};  each command in turn, all within `timeout`
-//! failed     target := what it was;  the commands once more, within `timeout` again  -> undone, if all end with 0
+//! failed     target := what it was;  the commands once more, within `timeout` again, TIDEGATE_SITE and TIDEGATE_FROM exchanged
+//!            -> undone, if all end with 0
 //! ```
 //!
 //! Inputs: the agent's file, names of sites. A `{word}` behind `$` or `%` is not ours: servers' own variables look like that.
@@ -112,7 +113,8 @@ impl SiteHook {
                 return failed(None, true, said);
             }
         };
-        let Err(end) = self.run_commands(of, stop, &mut said) else {
+        let (from, to) = (of.from.clone().unwrap_or_default(), self.name.clone());
+        let Err(end) = self.run_commands(of, [&from, &to], stop, &mut said) else {
             return failed(Some(0), true, said);
         };
         let undone = undo.map_or(Ok(()), Undo::put_back);
@@ -124,7 +126,7 @@ impl SiteHook {
             CommandEnd::Exit(_)
             | CommandEnd::Signal(_)
             | CommandEnd::TimedOut
-            | CommandEnd::NotStarted(_) => self.run_commands(of, stop, &mut said),
+            | CommandEnd::NotStarted(_) => self.run_commands(of, [&to, &from], stop, &mut said),
         };
         let is_undone = undone.is_ok() && again.is_ok();
         said.push(match is_undone {
@@ -136,16 +138,17 @@ impl SiteHook {
         failed(end.exit_code(), is_undone, said)
     }
 
-    /// The first command that does not end well ends it.
+    /// From a site to another. The first command that does not end well ends it.
     fn run_commands(
         &self,
         of: &HookRun,
+        [from, to]: [&str; 2],
         stop: &AtomicBool,
         said: &mut Vec<String>,
     ) -> Result<(), CommandEnd> {
         let environment = [
-            ("TIDEGATE_SITE", self.name.clone()),
-            ("TIDEGATE_FROM", of.from.clone().unwrap_or_default()),
+            ("TIDEGATE_SITE", to.to_owned()),
+            ("TIDEGATE_FROM", from.to_owned()),
             ("TIDEGATE_NODE", of.node.clone()),
             ("TIDEGATE_GENERATION", of.generation.to_string()),
         ];

@@ -119,6 +119,17 @@ fn a_command_that_fails_has_the_target_put_back_and_the_commands_run_for_it() {
 }
 
 #[test]
+fn what_undoes_a_hook_has_the_names_of_both_sites_exchanged() {
+    let scene = Scene::new("exchanged", "{site}");
+    let log = scene.path("log");
+    let once =
+        format!("echo $TIDEGATE_FROM $TIDEGATE_SITE >> {log}; [ $TIDEGATE_SITE = blog ] || exit 7");
+    let done = scene.run(&[&once]);
+    assert_eq!(done.end, end(Some(7), true), "{:?}", done.said);
+    assert_eq!(scene.read("log").unwrap(), "blog shop\nshop blog\n");
+}
+
+#[test]
 fn a_hook_that_takes_too_long_or_is_stopped_has_no_exit_code() {
     let scene = Scene::new("long", "{site}");
     let hook = SiteHook {

@@ -44,7 +44,7 @@ table! {
         /// What is run then, in turn, until one ends with another exit code than 0: programs by their absolute paths, with
         /// arguments, like `[["/usr/sbin/nginx", "-t"]]`. No shell reads them. They run as the agent's user without
         /// capabilities, in `/`, with `TIDEGATE_SITE`, `TIDEGATE_FROM`, `TIDEGATE_NODE`, `TIDEGATE_GENERATION` and `PATH`. If one
-        /// fails, `target` is what it was, and they run once more.
+        /// fails, `target` is what it was, and they run once more, with the names of both sites exchanged.
         commands: Vec<At<Vec<String>>> = Vec::new();
         /// How long all of them may take, and again if they are undone.
         timeout: Duration = HOOK_TIMEOUT, in HOOK_TIMEOUT_MIN..=HOOK_TIMEOUT_MAX;

@@ -125,6 +125,7 @@ impl MovesTask {
         self.release_all().await;
         let Some(party) = &mut self.party else { return };
         party.ask_agents(&self.under_way.to_release).await;
+        self.under_way.note_agents(|node| party.agent(node));
         let topology = self.shared.topology.load_full();
         party.note_quiet(&self.shared.table, now);
         let reading = party.reading(&topology, &self.shared.table, now);

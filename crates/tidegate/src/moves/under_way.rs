@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tidegate_core::moves::carry::CarryCause;
-use tidegate_core::moves::words::{AgentStatus, Count24, NodeNumber};
+use tidegate_core::moves::words::{AgentStatus, AgentStep, Count24, NodeNumber};
 use tidegate_core::time::Timestamp;
 use tidegate_core::units::format_duration;
 
@@ -84,6 +84,19 @@ impl MovesUnderWay {
         }
     }
 
+    /// What agents say of moves under way: whichever front-end takes one back, this is why.
+    pub(super) fn note_agents(&mut self, status: impl Fn(NodeNumber) -> Option<AgentStatus>) {
+        for (node, begun) in &mut self.by_node {
+            let failed = status(*node).filter(|it| {
+                it.step == AgentStep::HookFailed && it.generation == begun.before.next()
+            });
+            if let Some(failed) = failed {
+                begun.back = Some(CarryCause::HookFailed);
+                begun.exit_code = Some(failed.exit_code);
+            }
+        }
+    }
+
     /// Whether the move of this number is not over.
     pub(super) fn has(&self, number: u64) -> bool {
         self.by_node.values().any(|it| it.record.number == number)
@@ -129,7 +142,7 @@ pub(super) fn why_back(begun: &BegunMove, drain: Duration) -> String {
             format!("its agent does not say what became of its hook: it is back at {from}")
         }
         Some(CarryCause::Drained | CarryCause::Ready) | None => {
-            format!("another move has brought it back to {from}")
+            format!("another front-end, or another move, has brought it back to {from}")
         }
     }
 }

@@ -398,8 +398,10 @@ impl LiveCluster {
     /// The cluster is not changed then.
     pub(crate) async fn assign(self: &Arc<Self>, sites: MovedNodes) -> Result<(), ReloadError> {
         let released = sites.keys().cloned().map(Edit::ReleaseNode).collect();
-        let edit = move |others: &mut OtherNodes, _: &Wanted| {
+        let edit = move |others: &mut OtherNodes, wanted: &Wanted| {
             others.moved.extend(sites);
+            // A node that is back follows the file again.
+            others.moved.retain(|node, site| !wanted.serves(node, site));
             Ok(())
         };
         self.change_others_and(edit, released).await
@@ -489,6 +491,9 @@ impl LiveCluster {
         };
         next.others.prune(&next.wanted);
         next.others.moved = next.movable().kept(next.others.moved);
+        let wanted = &next.wanted;
+        let moved = &mut next.others.moved;
+        moved.retain(|node, site| !wanted.serves(node, site));
         let changes = Plan::between(&state.file, &next.file).changes;
         let restart = Plan::between(&self.started, &next.file).restart;
         let mut notes = config.notes;

@@ -161,6 +161,14 @@ impl Wanted {
         whole
     }
 
+    /// Whether a node serves this site by the file.
+    pub(crate) fn serves(&self, node: &str, site: &str) -> bool {
+        let mut nodes = self.cluster.nodes.iter();
+        let node = nodes.find(|it| it.name == node);
+        let own = node.and_then(|it| self.cluster.sites.get(it.site.index()));
+        own.is_some_and(|it| it.name == site)
+    }
+
     /// A node serves another site. One that is gone, or whose site is, stays as the file has it.
     fn move_node(&mut self, node: &str, site: &str) {
         let mut sites = self.cluster.sites.iter();
