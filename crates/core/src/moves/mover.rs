@@ -116,7 +116,7 @@ pub struct MoverLook {
     pub help: Vec<(SiteNumber, SiteLock)>,
     /// A move that is to begin.
     pub begin: Option<ChosenMove>,
-    /// A node that cannot serve the site to which it has come: its move back. Not beside a move that begins.
+    /// A node that cannot serve the site to which it has come: its move back. No move begins beside it.
     pub back: Option<MovePlan>,
 }
 
@@ -251,10 +251,9 @@ impl Mover {
                 look.begin = Some(chosen);
             }
         }
-        look.back = match look.begin {
-            Some(_) => None,
-            None => self.unfit(sight, now),
-        };
+        // First: a move that load asks for may be held back, look after look.
+        look.back = self.unfit(sight, now);
+        look.begin = look.begin.filter(|_| look.back.is_none());
         look
     }
 

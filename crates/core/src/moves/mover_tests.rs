@@ -16,6 +16,8 @@ struct Bench {
     loads: Vec<f64>,
     /// Nodes that take no requests of x.
     unfit: Vec<usize>,
+    /// No move begins by load.
+    paused: bool,
     now: Timestamp,
     joined: Vec<(NodeNumber, SiteNumber)>,
 }
@@ -62,6 +64,7 @@ impl Bench {
             mover: Mover::new(constitution, config, 7),
             loads: vec![0.0; 6],
             unfit: Vec::new(),
+            paused: false,
             now: Timestamp::from_millis(10_000),
             joined: Vec::new(),
         }
@@ -127,7 +130,7 @@ impl Bench {
             };
             self.words.carry_out(swap);
         }
-        if let Some(chosen) = look.begin {
+        if let Some(chosen) = look.begin.filter(|_| !self.paused) {
             self.mover.on_begun(chosen.plan.intention.node, self.now);
             self.carry_out(chosen.plan);
         }
@@ -322,4 +325,21 @@ fn a_lent_node_that_a_front_end_finds_out_of_service_goes_home() {
     assert_eq!(bench.site_of(2), X);
     bench.run(1010);
     assert_eq!(bench.site_of(2), Y);
+}
+
+#[test]
+fn a_node_goes_back_although_a_move_that_load_asks_for_is_held_back() {
+    let mut bench = Bench::new(false, config());
+    bench.run(120);
+    bench.unfit = (2..6).collect();
+    bench.demand(20.0, 1.0);
+    while bench.count(X) == 2 {
+        bench.step();
+    }
+    bench.paused = true;
+    for _ in 0..1010 {
+        bench.demand(20.0, 1.0);
+        bench.step();
+    }
+    assert_eq!(bench.count(X), 2);
 }
