@@ -221,7 +221,7 @@ fn a_hook_that_fails_leaves_the_node_as_it_was_and_says_its_exit_code() {
     drop(agent);
     assert_eq!(
         node.read("log"),
-        "5 blog:shop\n5 blog:shop\n",
+        "5 blog:shop\n5 shop:blog\n",
         "and once more for what was"
     );
 }
