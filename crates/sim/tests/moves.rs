@@ -108,11 +108,13 @@ fn front_ends_that_crash_leave_no_lock_and_lose_no_node() {
                 down: Duration::from_millis(300),
                 late: 0.5,
                 late_max: Duration::from_millis(400),
+                until: Duration::from_secs(4),
             }),
-            length: Duration::from_secs(5),
+            length: Duration::from_secs(8),
             seed,
         };
         let report = run(&scenario).unwrap();
+        assert!(report.locks_free, "seed {seed}");
         assert_eq!(report.nodes.iter().sum::<usize>(), 8, "seed {seed}");
         crashes += report.crashes;
     }

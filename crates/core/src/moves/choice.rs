@@ -4,7 +4,7 @@
 //! p_x    = demand_x / C_x              demand: runnable tasks + accept queue + waiting here * front-ends; C: CPUs
 //! p'_x   = demand_x / (C_x + C_n)      after n has moved from y to x
 //! p'_y   = max(demand_y / (C_y - C_n), r / (1 - r))      infinite where requests are left and no CPU is
-//! r      = what y keeps / (C_y - C_n)  (`usual.rs`); r / (1 - r), infinite from 1 on, is what queues make of it
+//! r      = what y keeps / (C_y - C_n)  (`usual.rs`; less if n goes home); r / (1 - r), infinite from 1 on, is what queues make of it
 //! w_xy   = 2^-(priority_y - priority_x), 1 at most      a site of a lower priority bears more
 //! score  = max(p'_x, p'_y w_xy)        the least wins; of equal ones the least p'_y w_xy
 //! worth  p'_y w_xy < 0.8 p_x           else y would soon want it back. p'_x may be anything below p_x: one node of many moves it
@@ -23,6 +23,7 @@
 use std::time::Duration;
 
 use super::plan::{EventWindow, MovePlan, MoveView, MoveWish, NoMove, NodeReading};
+use super::usual::KeptCpus;
 use super::words::{Assignment, MoveCause, NodeNumber, SITES_MAX, SiteNumber};
 use crate::time::Timestamp;
 
@@ -70,14 +71,14 @@ pub enum MoveChoice {
 }
 
 /// What a front-end chooses from.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Offers<'a> {
     /// The words, and the rules.
     pub view: MoveView<'a>,
     /// By site number.
     pub sites: &'a [SiteLoad],
     /// CPUs that each site keeps.
-    pub keeps: &'a [f64],
+    pub keeps: &'a [KeptCpus],
     /// By node number.
     pub nodes: &'a [NodeOffer],
     /// How long a node stays where it has come.
@@ -159,7 +160,7 @@ impl Offers<'_> {
     ) -> Result<ChosenMove, NothingChosen> {
         let mut best: Option<(Score, ChosenMove)> = None;
         let mut nothing = NothingChosen::default();
-        for (number, reading) in self.view.nodes.iter().enumerate() {
+        for (number, reading) in self.view.nodes().iter().enumerate() {
             let NodeReading::Read { assignment, .. } = reading else {
                 continue;
             };
@@ -200,7 +201,7 @@ impl Offers<'_> {
             matches!(it, NodeReading::Read { assignment, .. }
                 if !assignment.is_serving() && assignment.cause == MoveCause::Chain)
         };
-        if self.view.nodes.iter().any(on_its_way) {
+        if self.view.nodes().iter().any(on_its_way) {
             return None;
         }
         let mut best: Option<(Score, ChosenMove)> = None;
@@ -234,7 +235,7 @@ impl Offers<'_> {
     }
 
     fn readings(&self) -> impl Iterator<Item = (NodeNumber, Assignment)> {
-        let numbered = self.view.nodes.iter().enumerate();
+        let numbered = self.view.nodes().iter().enumerate();
         numbered.filter_map(|(number, reading)| match reading {
             NodeReading::Read { assignment, .. } => Some((NodeNumber(number as u16), *assignment)),
             NodeReading::Silent | NodeReading::Unread => None,
@@ -265,7 +266,7 @@ impl Offers<'_> {
     }
 
     fn priority(&self, site: SiteNumber) -> i32 {
-        let rules = self.view.constitution.site(site);
+        let rules = self.view.constitution().site(site);
         rules.map_or(i32::MAX, |it| i32::from(it.priority))
     }
 
@@ -276,7 +277,7 @@ impl Offers<'_> {
     }
 
     fn comes_home(&self, of: Assignment, node: NodeNumber, receiver: SiteNumber) -> bool {
-        of.lent && self.view.constitution.home(node) == Some(receiver)
+        of.lent && self.view.constitution().home(node) == Some(receiver)
     }
 
     fn wish(&self, node: NodeNumber, of: Assignment, receiver: SiteNumber) -> MoveWish {
@@ -294,7 +295,7 @@ impl Offers<'_> {
 
     /// The first step of a chain: its evidence is that of the site in need, so the window is what was read last.
     fn step(&self, node: NodeNumber, receiver: SiteNumber, offer: NodeOffer) -> Option<MovePlan> {
-        let reading = self.view.sites.get(receiver.index()).copied().flatten()?;
+        let reading = self.view.site(receiver)?;
         let window = EventWindow {
             lock: reading.lock,
             updates: reading.updates,
@@ -321,14 +322,19 @@ impl Offers<'_> {
             plan,
             before: load.pressure(),
             after: pressure(load.demand, load.cpus + offer.cpus),
-            donor_after: self.left_with(plan.intention.donor, donor.cpus - offer.cpus),
+            donor_after: self.left_with(
+                plan.intention.donor,
+                donor.cpus - offer.cpus,
+                plan.intention.cause == MoveCause::HomeComing,
+            ),
             cpus: offer.cpus,
         }
     }
 
-    /// p'_y of a site that is left with so many CPUs.
-    fn left_with(&self, site: SiteNumber, cpus: f64) -> f64 {
+    /// p'_y of a site that is left with so many CPUs after a node went home or elsewhere.
+    fn left_with(&self, site: SiteNumber, cpus: f64, goes_home: bool) -> f64 {
         let keeps = self.keeps.get(site.index()).copied().unwrap_or_default();
+        let keeps = if goes_home { keeps.lent } else { keeps.own };
         pressure(self.load(site).demand, cpus).max(queues(keeps, cpus))
     }
 
@@ -354,8 +360,8 @@ impl Offers<'_> {
         let loads = [receiver, middle, donor].map(|site| self.load(site));
         let after = pressure(loads[0].demand, loads[0].cpus + follower.cpus);
         let cpus = loads[1].cpus + offer.cpus - follower.cpus;
-        let middle_after = self.left_with(middle, cpus);
-        let donor_after = self.left_with(donor, loads[2].cpus - offer.cpus);
+        let middle_after = self.left_with(middle, cpus, false);
+        let donor_after = self.left_with(donor, loads[2].cpus - offer.cpus, false);
         let donors = (middle_after * self.weight(receiver, middle))
             .max(donor_after * self.weight(receiver, donor));
         let chosen = ChosenMove {

@@ -11,7 +11,7 @@ struct World {
     readings: Vec<Option<SiteReading>>,
     nodes: Vec<NodeReading>,
     loads: Vec<SiteLoad>,
-    keeps: Vec<f64>,
+    keeps: Vec<KeptCpus>,
     offers: Vec<NodeOffer>,
 }
 
@@ -62,7 +62,7 @@ fn world(sites: &[(u16, u8, f64)], nodes: &[(usize, f64)]) -> World {
                 cpus: cpus_of(number),
             })
             .collect(),
-        keeps: vec![0.0; sites.len()],
+        keeps: vec![KeptCpus::default(); sites.len()],
         offers: nodes
             .iter()
             .map(|(_, cpus)| NodeOffer {
@@ -80,11 +80,7 @@ fn world(sites: &[(u16, u8, f64)], nodes: &[(usize, f64)]) -> World {
 impl World {
     fn offers(&self) -> Offers<'_> {
         Offers {
-            view: MoveView {
-                constitution: &self.constitution,
-                sites: &self.readings,
-                nodes: &self.nodes,
-            },
+            view: MoveView::new(&self.constitution, &self.readings, &self.nodes),
             sites: &self.loads,
             keeps: &self.keeps,
             nodes: &self.offers,
@@ -159,20 +155,39 @@ fn a_donor_that_is_idle_at_the_moment_keeps_what_it_usually_uses() {
     let mut it = world(&[(1, 0, 6.0), (1, 0, 0.0)], &nodes);
     assert_eq!(it.node(), Some(1));
     // Of the two CPUs that it is left with 1.2 make queues of 1.5, and 1.6 of 4.
-    it.keeps[1] = 1.2;
+    it.keeps[1].own = 1.2;
     assert_eq!(
         it.choose(MoveChoice::BestOff).unwrap().donor_after,
         1.2 / 0.8
     );
-    it.keeps[1] = 1.6;
+    it.keeps[1].own = 1.6;
     assert_eq!(it.why().no_gain, 2);
-    it.keeps[1] = 2.0;
+    it.keeps[1].own = 2.0;
     it.loads[0].demand = 1e9;
     assert_eq!(it.node(), None, "it would be overloaded for ever");
     assert_eq!(
         it.choose(MoveChoice::LeastLoaded).unwrap().donor_after,
         f64::INFINITY
     );
+}
+
+#[test]
+fn a_lent_node_goes_home_although_its_borrower_has_used_it_until_a_moment_ago() {
+    // Two nodes of b, the second of which is a's.
+    let nodes = [(0, 2.0), (1, 2.0), (0, 2.0)];
+    let mut it = world(&[(1, 0, 6.0), (1, 0, 0.5)], &nodes);
+    it.set(2, |word| (word.site, word.lent) = (SiteNumber(1), true));
+    for load in &mut it.loads {
+        load.cpus = 4.0;
+    }
+    it.loads[0].cpus = 2.0;
+    it.keeps[1] = KeptCpus {
+        own: 3.5,
+        lent: 0.5,
+    };
+    assert_eq!(it.node(), Some(2));
+    it.keeps[1].lent = 3.5;
+    assert_eq!(it.node(), None, "it uses it now");
 }
 
 #[test]

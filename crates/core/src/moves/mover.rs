@@ -220,11 +220,7 @@ impl Mover {
             mind.usual.keeps()
         });
         let keeps: Vec<_> = keeps.collect();
-        let view = MoveView {
-            constitution: &self.constitution,
-            sites: sight.site_words,
-            nodes: sight.node_words,
-        };
+        let view = MoveView::new(&self.constitution, sight.site_words, sight.node_words);
         let offers = Offers {
             view,
             sites: &loads,
@@ -322,11 +318,7 @@ impl Mover {
     fn wished(&self, sight: &MoverSight<'_>, wish: MoveWish) -> Result<MovePlan, NoMove> {
         let reading = sight.site_words.get(wish.receiver.index()).copied();
         let reading = reading.flatten().ok_or(NoMove::NoWords)?;
-        let view = MoveView {
-            constitution: &self.constitution,
-            sites: sight.site_words,
-            nodes: sight.node_words,
-        };
+        let view = MoveView::new(&self.constitution, sight.site_words, sight.node_words);
         view.plan(&window_of(reading), wish)
     }
 

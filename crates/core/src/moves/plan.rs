@@ -63,15 +63,28 @@ pub struct EventWindow {
     pub began_at: Timestamp,
 }
 
-/// What a front-end has read.
-#[derive(Clone, Copy, Debug)]
+/// What a front-end has read. Nodes are counted once, so that each plan costs the same however many there are.
+#[derive(Clone, Debug)]
 pub struct MoveView<'a> {
-    /// What it has in common with the others.
-    pub constitution: &'a Constitution,
-    /// By site number; `None` is a site whose words cannot be had.
-    pub sites: &'a [Option<SiteReading>],
-    /// By node number.
-    pub nodes: &'a [NodeReading],
+    constitution: &'a Constitution,
+    sites: &'a [Option<SiteReading>],
+    nodes: &'a [NodeReading],
+    /// By site number.
+    counts: Vec<SiteCount>,
+    /// Nodes that were not read.
+    unseen: usize,
+    /// The node that was asked longest ago, of those that answered; one that was never read is older than all.
+    oldest: Option<(Option<Timestamp>, NodeNumber)>,
+}
+
+/// Nodes of a site.
+#[derive(Clone, Copy, Debug, Default)]
+struct SiteCount {
+    serving: usize,
+    /// On their way to it.
+    awaited: usize,
+    /// On their way from it.
+    left: usize,
 }
 
 /// A move that is wanted.
@@ -148,51 +161,110 @@ pub enum NoMove {
     AtCeiling,
 }
 
-impl MoveView<'_> {
-    fn reading(&self, site: SiteNumber) -> Result<SiteReading, NoMove> {
-        let reading = self.sites.get(site.index()).copied().flatten();
-        reading.ok_or(NoMove::NoWords)
+impl<'a> MoveView<'a> {
+    /// Sites by number, `None` for one whose words cannot be had; nodes by number.
+    pub fn new(
+        constitution: &'a Constitution,
+        sites: &'a [Option<SiteReading>],
+        nodes: &'a [NodeReading],
+    ) -> Self {
+        let mut view = Self {
+            constitution,
+            sites,
+            nodes,
+            counts: vec![SiteCount::default(); constitution.sites()],
+            unseen: 0,
+            oldest: None,
+        };
+        for (number, node) in nodes.iter().enumerate() {
+            view.count(NodeNumber(number as u16), node);
+        }
+        view
     }
 
-    fn assignments(&self) -> impl Iterator<Item = Assignment> {
-        self.nodes.iter().filter_map(|it| match it {
-            NodeReading::Read { assignment, .. } => Some(*assignment),
-            NodeReading::Silent | NodeReading::Unread => None,
-        })
+    fn count(&mut self, number: NodeNumber, node: &NodeReading) {
+        let asked_at = match node {
+            NodeReading::Read {
+                assignment,
+                asked_at,
+            } => {
+                self.count_at(assignment.site, |it| match assignment.is_serving() {
+                    true => it.serving += 1,
+                    false => it.awaited += 1,
+                });
+                // A word that says so of its own site is no word of ours; it counts once.
+                if let Some(from) = assignment.from().filter(|it| *it != assignment.site) {
+                    self.count_at(from, |it| it.left += 1);
+                }
+                Some(*asked_at)
+            }
+            NodeReading::Silent => {
+                self.unseen += 1;
+                return;
+            }
+            NodeReading::Unread => {
+                self.unseen += 1;
+                None
+            }
+        };
+        if self.oldest.is_none_or(|(at, _)| asked_at < at) {
+            self.oldest = Some((asked_at, number));
+        }
+    }
+
+    fn count_at(&mut self, site: SiteNumber, add: impl FnOnce(&mut SiteCount)) {
+        self.counts.get_mut(site.index()).map(add);
+    }
+
+    /// What front-ends have in common.
+    pub(super) fn constitution(&self) -> &'a Constitution {
+        self.constitution
+    }
+
+    /// What was read of a site.
+    pub(super) fn site(&self, site: SiteNumber) -> Option<SiteReading> {
+        self.sites.get(site.index()).copied().flatten()
+    }
+
+    /// What was read of nodes, by number.
+    pub(super) fn nodes(&self) -> &'a [NodeReading] {
+        self.nodes
+    }
+
+    fn reading(&self, site: SiteNumber) -> Result<SiteReading, NoMove> {
+        self.site(site).ok_or(NoMove::NoWords)
+    }
+
+    fn counted(&self, site: SiteNumber) -> SiteCount {
+        self.counts.get(site.index()).copied().unwrap_or_default()
     }
 
     /// Nodes that are seen to serve a site: what it has at least.
     pub fn serving(&self, site: SiteNumber) -> usize {
-        let of = |it: &Assignment| it.site == site && it.is_serving();
-        self.assignments().filter(of).count()
+        self.counted(site).serving
     }
 
     /// Nodes that a site may have, whatever becomes of moves under way and of silent nodes: what it has at most.
     pub fn at_most(&self, site: SiteNumber) -> usize {
-        let of = |it: &Assignment| it.site == site || it.from() == Some(site);
-        let unseen = |it: &&NodeReading| !matches!(it, NodeReading::Read { .. });
-        self.assignments().filter(of).count() + self.nodes.iter().filter(unseen).count()
+        let SiteCount {
+            serving,
+            awaited,
+            left,
+        } = self.counted(site);
+        serving + awaited + left + self.unseen
     }
 
     /// Whether a node is on its way to a site.
     pub fn is_awaited(&self, site: SiteNumber) -> bool {
-        self.assignments()
-            .any(|it| it.site == site && !it.is_serving())
+        self.counted(site).awaited > 0
     }
 
     /// Whether all nodes were asked after a moment, silent ones left out.
     fn is_newer(&self, than: Timestamp) -> Result<(), NoMove> {
-        for (number, node) in self.nodes.iter().enumerate() {
-            let new = match node {
-                NodeReading::Read { asked_at, .. } => *asked_at >= than,
-                NodeReading::Silent => true,
-                NodeReading::Unread => false,
-            };
-            if !new {
-                return Err(NoMove::OldView(number as u16));
-            }
+        match self.oldest {
+            Some((at, node)) if at.is_none_or(|at| at < than) => Err(NoMove::OldView(node.0)),
+            Some(_) | None => Ok(()),
         }
-        Ok(())
     }
 
     /// The plan of a move, or why there is none.

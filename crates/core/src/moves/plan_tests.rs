@@ -84,11 +84,7 @@ impl World {
             force: false,
         };
         edit(&mut wish);
-        let view = MoveView {
-            constitution: &self.constitution,
-            sites: &self.sites,
-            nodes: &self.nodes,
-        };
+        let view = MoveView::new(&self.constitution, &self.sites, &self.nodes);
         view.plan(&self.window, wish)
     }
 

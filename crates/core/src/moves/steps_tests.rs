@@ -59,11 +59,8 @@ impl World {
             assignment: Assignment::unpack(*word).unwrap().unwrap(),
             asked_at: self.now(),
         };
-        let view = MoveView {
-            constitution: &self.constitution,
-            sites: &[reading(0), reading(1)],
-            nodes: &self.nodes.each_ref().map(node),
-        };
+        let (sites, nodes) = ([reading(0), reading(1)], self.nodes.each_ref().map(node));
+        let view = MoveView::new(&self.constitution, &sites, &nodes);
         let window = EventWindow {
             lock: self.lock(0),
             updates: self.updates[0],

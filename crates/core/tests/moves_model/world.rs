@@ -240,11 +240,7 @@ impl Moves {
         };
         let words = &world.nodes[..self.nodes.len()];
         let nodes: Vec<_> = words.iter().enumerate().map(read).collect();
-        let view = MoveView {
-            constitution: &self.constitution,
-            sites,
-            nodes: &nodes,
-        };
+        let view = MoveView::new(&self.constitution, sites, &nodes);
         if view.serving(receiver) >= self.sites[receiver.index()].2 {
             return None;
         }

@@ -33,6 +33,7 @@ struct FrontEnd {
 pub(super) struct Fronts {
     constitution: Constitution,
     config: MoverConfig,
+    begun_at: Timestamp,
     sensitivity: Duration,
     faults: Option<Faults>,
     words: MemoryWords,
@@ -57,6 +58,7 @@ impl Fronts {
             words,
             config,
             sensitivity: rule.sensitivity,
+            begun_at: now,
             faults: scenario.faults,
             all: Vec::new(),
             late: Vec::new(),
@@ -104,6 +106,25 @@ impl Fronts {
             NodeReading::Silent | NodeReading::Unread => unreachable!("words in memory are read"),
         };
         read.iter().map(site).collect()
+    }
+
+    /// A8: no front-end knows a node's word before the node has it.
+    pub(super) fn check(&self, now: Timestamp) {
+        let read = self.words.nodes(now).expect("front-ends wrote them");
+        for (number, reading) in read.iter().enumerate() {
+            let NodeReading::Read { assignment, .. } = reading else {
+                unreachable!("words in memory are read");
+            };
+            for front_end in &self.all {
+                let known = front_end.mover.assignment(NodeNumber(number as u16));
+                let is_ahead =
+                    known.is_some_and(|it| it.generation.is_after(assignment.generation));
+                assert!(
+                    !is_ahead,
+                    "node {number}: {known:?}, and it has {assignment:?}"
+                );
+            }
+        }
     }
 
     /// Whether all locks are free.
@@ -170,7 +191,9 @@ impl Fronts {
         let mut attempt = attempt;
         loop {
             let op = attempt.op(&self.constitution);
-            if let Some(faults) = self.faults.filter(|it| self.prng.unit() < it.crash) {
+            let goes_wrong =
+                |it: &Faults| now < self.begun_at + it.until && self.prng.unit() < it.crash;
+            if let Some(faults) = self.faults.filter(goes_wrong) {
                 self.crash(place, op, &faults, now, report);
                 return false;
             }

@@ -22,6 +22,8 @@ pub struct MovesReport {
     pub completed: Vec<u64>,
     /// Requests that are there at the end, by site.
     pub in_flight: Vec<u64>,
+    /// Sum over time of the requests that are there, by site: request seconds.
+    pub waited: Vec<f64>,
     /// Requests that have come, by site.
     pub arrived: Vec<u64>,
     /// The moves, in order.
@@ -53,6 +55,18 @@ impl MovesReport {
     /// Nodes that the site of the burst had, on the average.
     pub fn mean_burst_nodes(&self) -> f64 {
         self.burst_nodes / self.length.as_secs_f64()
+    }
+
+    /// How long a request of a site took, on the average: Little's law.
+    pub fn mean_response(&self, site: usize) -> Duration {
+        Duration::from_secs_f64(self.waited[site] / self.arrived[site].max(1) as f64)
+    }
+
+    /// When the last node came to a site, from a moment on.
+    pub fn last_to(&self, site: usize, from: Duration) -> Option<Duration> {
+        let mut came = self.moves.iter().rev().filter(|it| it.to == site);
+        let last = came.next().filter(|it| it.at >= from);
+        last.map(|it| it.at - from)
     }
 
     /// When the first node came to a site, from a moment on.

@@ -114,6 +114,8 @@ pub struct Faults {
     pub late: f64,
     /// How much later, at most.
     pub late_max: Duration,
+    /// From then on nothing goes wrong any more.
+    pub until: Duration,
 }
 
 /// Why there is no run.

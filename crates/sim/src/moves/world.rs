@@ -50,6 +50,7 @@ pub fn run(scenario: &MovesScenario) -> Result<MovesReport, MovesError> {
         report: MovesReport {
             completed: vec![0; sites],
             arrived: vec![0; sites],
+            waited: vec![0.0; sites],
             length: scenario.length,
             ..MovesReport::default()
         },
@@ -107,10 +108,14 @@ impl World<'_> {
             let looks = self.fronts.as_ref().and_then(Fronts::due);
             let due = looks.unwrap_or(now + NO_LOOK).min(end);
             let due = self.next_step().map_or(due, |step| due.min(step));
-            self.requests(due.since(now).as_secs_f64());
+            let passed = due.since(now).as_secs_f64();
+            self.requests(passed);
+            for (site, waited) in self.report.waited.iter_mut().enumerate() {
+                *waited += self.cluster.in_flight(site) as f64 * passed;
+            }
             if let Load::Bursts { .. } = self.scenario.load {
                 let nodes = self.cluster.count(self.burst.0) as f64;
-                self.report.burst_nodes += nodes * due.since(now).as_secs_f64();
+                self.report.burst_nodes += nodes * passed;
             }
             now = due;
             self.look(now);
@@ -197,6 +202,7 @@ impl World<'_> {
             return;
         };
         fronts.go_on(&self.cluster, now, &mut self.report);
+        fronts.check(now);
         for (node, to) in fronts.sites(now).into_iter().enumerate() {
             let from = self.cluster.site(node);
             if from != to {

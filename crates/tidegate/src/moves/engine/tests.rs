@@ -457,11 +457,7 @@ fn plan(front: &mut dyn Front, node: NodeNumber, receiver: SiteNumber) -> MovePl
         updates: reading.updates,
         began_at: reading.at,
     };
-    let view = MoveView {
-        constitution: &constitution,
-        sites: &sites,
-        nodes: &nodes,
-    };
+    let view = MoveView::new(&constitution, &sites, &nodes);
     let wish = MoveWish {
         node,
         receiver,
