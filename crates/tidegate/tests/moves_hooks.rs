@@ -1,5 +1,6 @@
-//! A node with a real nginx that its agent sets up for the site that it is to serve: a hook that fails, one that ends well, and
-//! an agent that is killed while one runs. Requests go on all the while, and each is answered by its own site.
+//! A node with a real server that its agent sets up for the site that it is to serve. With nginx: a hook that fails, one that ends
+//! well, and an agent that is killed while one runs; with Apache: there and back. Requests go on all the while, and each is
+//! answered by its own site.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod support;
@@ -27,17 +28,100 @@ fn mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// An nginx that serves one site at a time, and its agent.
+/// Which server a node has.
+#[derive(Clone, Copy)]
+enum Server {
+    Nginx,
+    Apache,
+}
+
+impl Server {
+    /// Its program, if it is installed.
+    fn program(self) -> Option<&'static str> {
+        match self {
+            Self::Nginx => nginx(),
+            Self::Apache => Some("/usr/sbin/apache2").filter(|it| Path::new(it).exists()),
+        }
+    }
+
+    /// The hook of examples/hooks that has it read its files.
+    fn hook(self) -> &'static str {
+        match self {
+            Self::Nginx => "reload-nginx",
+            Self::Apache => "reload-apache",
+        }
+    }
+
+    /// What follows the program's name, in a node's folder.
+    fn arguments(self, root: &str) -> Vec<String> {
+        let words: &[&str] = match self {
+            Self::Nginx => &["-p", root, "-c", "server.conf", "-e", "error.log"],
+            Self::Apache => &["-d", root, "-f", "server.conf"],
+        };
+        words.iter().copied().map(str::to_owned).collect()
+    }
+
+    /// The signal that ends it, and what it has started.
+    fn end(self) -> &'static str {
+        match self {
+            Self::Nginx => "QUIT",
+            Self::Apache => "TERM",
+        }
+    }
+
+    /// Its own file, which includes the one that hooks write, and the template of that.
+    fn files(self, root: &str, address: SocketAddr) -> [String; 2] {
+        match self {
+            Self::Nginx => [
+                format!(
+                    "daemon off; worker_processes 1; pid {root}/pid; error_log {root}/error.log;\n\
+                     events {{ }}\n\
+                     http {{ access_log off; client_body_temp_path body; proxy_temp_path proxy;\n\
+                     fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;\n\
+                     include {root}/vhost.conf; }}\n"
+                ),
+                format!("# {{site}}\nserver {{ listen {address}; root {root}/www/{{site}}; }}\n"),
+            ],
+            Self::Apache => {
+                let module = |name: &str| {
+                    format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n")
+                };
+                let modules = ["mpm_event", "authz_core", "dir"].map(module).concat();
+                [
+                    format!(
+                        "ServerName node\nPidFile {root}/pid\nErrorLog {root}/error.log\n\
+                         DefaultRuntimeDir {root}\nListen {address}\n{modules}\
+                         User www-data\nGroup www-data\nStartServers 1\nInclude {root}/vhost.conf\n"
+                    ),
+                    format!("# {{site}}\nDocumentRoot {root}/www/{{site}}\n"),
+                ]
+            }
+        }
+    }
+
+    /// In the foreground.
+    fn start(self, root: &str) -> Process {
+        let mut command = Command::new(self.program().unwrap());
+        command.args(self.arguments(root));
+        if let Self::Apache = self {
+            command.arg("-DFOREGROUND");
+        }
+        Process::start(&mut command)
+    }
+}
+
+/// A server that serves one site at a time, and its agent.
 struct Node {
     folder: PathBuf,
     address: SocketAddr,
     agent_address: SocketAddr,
     agent: Option<Process>,
-    nginx: Process,
+    kind: Server,
+    server: Process,
 }
 
 impl Node {
-    fn start(folder: &Path, master: &Path, name: &str, site: &str) -> Self {
+    fn start(folder: &Path, master: &Path, kind: Server, name: &str, site: &str) -> Self {
         let key = node_key(master, name);
         let folder = folder.join(name);
         let (address, agent_address) = (free_address(), free_address());
@@ -48,49 +132,36 @@ impl Node {
         }
         std::fs::create_dir_all(folder.join("state")).unwrap();
         let root = folder.display().to_string();
-        let vhost =
-            format!("# {{site}}\nserver {{ listen {address}; root {root}/www/{{site}}; }}\n");
+        let [configuration, vhost] = kind.files(&root, address);
         std::fs::write(folder.join("template"), &vhost).unwrap();
         std::fs::write(folder.join("vhost.conf"), vhost.replace("{site}", site)).unwrap();
-        let configuration = format!(
-            "daemon off; worker_processes 1; pid {root}/nginx.pid; error_log {root}/error.log;\n\
-             events {{ }}\n\
-             http {{ access_log off; client_body_temp_path body; proxy_temp_path proxy;\n\
-             fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;\n\
-             include {root}/vhost.conf; }}\n"
-        );
-        std::fs::write(folder.join("nginx.conf"), configuration).unwrap();
+        std::fs::write(folder.join("server.conf"), configuration).unwrap();
         // Notes its run, and stands still while there is a file `hold`.
         let gate = format!(
             "#!/bin/sh\necho $TIDEGATE_GENERATION $TIDEGATE_SITE >> {root}/runs\n\
              while [ -e {root}/hold ]; do touch {root}/held; sleep 0.01; done\n"
         );
         std::fs::write(folder.join("gate"), gate).unwrap();
-        let reload =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/hooks/reload-nginx");
-        std::fs::copy(reload, folder.join("reload-nginx")).unwrap();
+        let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/hooks");
+        std::fs::copy(examples.join(kind.hook()), folder.join(kind.hook())).unwrap();
         for (path, bits) in [
             ("state", 0o700),
             ("template", 0o644),
             ("gate", 0o755),
-            ("reload-nginx", 0o755),
+            (kind.hook(), 0o755),
             ("", 0o755),
         ] {
             mode(&folder.join(path), bits);
         }
-        let mut command = Command::new(nginx().unwrap());
-        command
-            .arg("-p")
-            .arg(&folder)
-            .args(["-c", "nginx.conf", "-e", "error.log"]);
-        let nginx = Process::start(&mut command);
-        eventually("nginx listens", || TcpStream::connect(address).ok());
+        let server = kind.start(&root);
+        eventually("the server listens", || TcpStream::connect(address).ok());
         let mut node = Self {
             folder,
             address,
             agent_address,
             agent: None,
-            nginx,
+            kind,
+            server,
         };
         node.write_agent(&key);
         node.start_agent();
@@ -106,12 +177,16 @@ impl Node {
             key.display(),
             self.address.port()
         );
-        let nginx = nginx().unwrap();
+        let mut reload = vec![
+            self.folder.join(self.kind.hook()).display().to_string(),
+            self.folder.join("pid").display().to_string(),
+            self.kind.program().unwrap().to_owned(),
+        ];
+        reload.extend(self.kind.arguments(&root.to_string()));
         for site in SITES {
             text.push_str(&format!(
                 "[[agent.moves.site]]\nname = \"{site}\"\ntemplate = \"template\"\ntarget = \"{root}/vhost.conf\"\n\
-                 commands = [[\"{root}/gate\"], [\"{root}/reload-nginx\", \"{root}/nginx.pid\", \"{nginx}\", \"-p\", \"{root}\", \
-                 \"-c\", \"nginx.conf\", \"-e\", \"error.log\"]]\n"
+                 commands = [[\"{root}/gate\"], {reload:?}]\n"
             ));
         }
         std::fs::write(self.folder.join("agent.toml"), text).unwrap();
@@ -141,8 +216,8 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         std::fs::remove_file(self.folder.join("hold")).ok();
-        // The worker goes with its master.
-        signal(self.nginx.id(), "QUIT");
+        // Its workers go with it.
+        signal(self.server.id(), self.kind.end());
     }
 }
 
@@ -156,7 +231,7 @@ struct Scene {
 }
 
 impl Scene {
-    fn start(name: &str) -> Self {
+    fn start(name: &str, kind: Server) -> Self {
         // Not below the build's folder: others may be able to write to a folder above it.
         let folder = std::env::temp_dir().join(format!("tidegate-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
@@ -165,7 +240,7 @@ impl Scene {
         let home = Agent::start(&node_key(&master, "home"));
         let nodes: Vec<_> = NODES
             .into_iter()
-            .map(|(name, site)| Node::start(&folder, &master, name, site))
+            .map(|(name, site)| Node::start(&folder, &master, kind, name, site))
             .collect();
         let mut text = format!(
             "[cluster]\nfront_ends = 2\n[load]\nkey_file = \"{}\"\ninterval = \"10ms\"\nrealtime = false\n\
@@ -266,7 +341,7 @@ fn a_moved_nodes_nginx_is_set_up_before_it_serves_its_new_site() {
         println!("SKIPPED: nginx is not installed");
         return;
     }
-    let mut scene = Scene::start("moves-hooks");
+    let mut scene = Scene::start("moves-hooks", Server::Nginx);
     let (enough, asked) = (Arc::default(), Arc::default());
     let askers = [&scene.front_end, &scene.other].map(|it| ask_on(it.address, &enough, &asked));
     eventually("b2 serves the blog", || scene.serves("blog").then_some(()));
@@ -348,4 +423,32 @@ fn killed_while_its_hook_runs(scene: &mut Scene) {
     );
     let generation = |run: &str| run.split(' ').next().unwrap().to_owned();
     assert_ne!(generation(cut), generation(again), "once per generation");
+}
+
+#[test]
+fn a_moved_nodes_apache_is_set_up_there_and_back() {
+    if Server::Apache.program().is_none() {
+        println!("SKIPPED: apache2 is not installed");
+        return;
+    }
+    let scene = Scene::start("moves-apache", Server::Apache);
+    let (enough, asked) = (Arc::default(), Arc::default());
+    let askers = [&scene.front_end, &scene.other].map(|it| ask_on(it.address, &enough, &asked));
+    eventually("words have begun, and agents follow them", || {
+        scene.move_to("shop", &["--dry-run"]).0.then_some(())
+    });
+    for (to, from) in [("shop", "blog"), ("blog", "shop")] {
+        let (moved, said) = scene.move_to(to, &[]);
+        assert!(moved, "{said}");
+        eventually("b2 serves its new site", || scene.serves(to).then_some(()));
+        assert!(!scene.serves(from));
+    }
+    enough.store(true, Ordering::Relaxed);
+    for asker in askers {
+        asker.join().unwrap();
+    }
+    let runs = scene.last().runs();
+    let sites: Vec<_> = runs.iter().filter_map(|it| it.split(' ').nth(1)).collect();
+    assert_eq!(sites, ["shop", "blog"]);
+    assert!(asked.load(Ordering::Relaxed) > MANY);
 }
