@@ -29,7 +29,10 @@ pub use config::{
 };
 pub use connections::ServiceConnections;
 pub use kernel::options as kernel_options;
-pub use moves::{HookError, HookPart, KeptError, MovesError, MovesEvent, MovesWatch};
+pub use moves::{
+    HookError, HookPart, KeptError, MovesError, MovesEvent, MovesWatch, check_kept_folder,
+    kept_file,
+};
 pub use parse::mounts::{Hierarchy, hierarchies};
 pub use privilege::STARTING as STARTING_CAPABILITIES;
 pub use sampler::{CpuLines, Sampler, SamplerError, process_names, short_name};

@@ -48,7 +48,7 @@ use tokio::task::JoinHandle;
 use crate::admin::plane::{Plane, Window};
 use crate::admin::{Access, server};
 use crate::config::throttle::Throttled;
-use crate::config::{Admin, Config, Culprits, FrontEnd, NodeRead, Resource};
+use crate::config::{Admin, Config, Culprits, FrontEnd, NodeRead, Resource, state_folder};
 use crate::culprits::front_end;
 use crate::culprits::heard::Heard;
 use crate::culprits::peers::Peers;
@@ -68,7 +68,7 @@ use crate::reload::requests::{held_max, share_open_files};
 use crate::reload::{self, Begun, DrainTimes, LiveCluster, Reach, Specs};
 use crate::resources::Resources;
 use crate::signals::{Stop, listen};
-use crate::state::{self, StateFolder};
+use crate::state::StateFolder;
 use crate::upgrade::successor::wait_for_loads;
 use crate::upgrade::{
     self, Desk, Given, GivenSockets, Program, Role, Succession, Successor, Upgrader, notify,
@@ -114,7 +114,7 @@ pub(crate) fn run(
     if let Some(text) = share_open_files(&mut front_end) {
         output.event("open_files", &text);
     }
-    let folder = state::of(&written.state, file.unwrap_or(Path::new("")));
+    let folder = state_folder::of(&written.state, file.unwrap_or(Path::new("")));
     let folder = folder.unwrap_or_else(|why| {
         output.event("state", &why);
         None

@@ -1,10 +1,8 @@
 //! What a front-end keeps over a restart: files for its owner alone in one folder, which one front-end at a time has
 //! for itself.
 
-use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::ErrorKind;
-use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -13,63 +11,14 @@ use rustix::fs::{Access, AtFlags, CWD, OFlags, RenameFlags, accessat, renameat_w
 use rustix::process::geteuid;
 use tidegate_culprits::live::front_end::KeptFile;
 
-use crate::config::file::StateTable;
+use crate::config::state_folder::{ASIDE, LOCK};
 use crate::replace::replace_private;
 use crate::secret_file;
 
-/// Where systemd says that a service may keep files: folders with colons between them (`StateDirectory=`).
-const SERVICE_MANAGER: &str = "STATE_DIRECTORY";
-/// The file that a front-end has locked while the folder is its own.
-const LOCK: &str = "lock";
-/// What a file is called once it was set aside.
-const ASIDE: &str = "refused";
 /// Permission bits with which others can put files into a folder and take them away.
 const OTHERS_WRITE: u32 = 0o022;
 /// What an owner needs to make files in a folder.
 const OWNER_WRITES: u32 = 0o300;
-
-/// The folder: the one of the configuration, relative to the configuration's own, or the first of the service
-/// manager's, if there is any.
-///
-/// # Errors
-/// Why the service manager's is not used.
-fn folder(
-    configured: Option<&Path>,
-    relative_to: &Path,
-    service_manager: Option<OsString>,
-) -> Result<Option<PathBuf>, String> {
-    if let Some(path) = configured {
-        return Ok(Some(relative_to.join(path)));
-    }
-    let Some(folders) = service_manager.filter(|it| !it.is_empty()) else {
-        return Ok(None);
-    };
-    let first = folders.as_bytes().split(|byte| *byte == b':').next();
-    let first = Path::new(OsStr::from_bytes(first.unwrap_or_default()));
-    if first.is_absolute() {
-        return Ok(Some(first.to_owned()));
-    }
-    Err(format!(
-        "nothing is kept over a restart: `{}` in {SERVICE_MANAGER} is not an absolute path; give the whole path, or name \
-         the folder as `directory` in [state]",
-        first.display()
-    ))
-}
-
-/// The folder that a configuration file and the environment give; none if nothing is to be kept.
-///
-/// # Errors
-/// As [`folder`].
-pub(crate) fn of(state: &StateTable, file: &Path) -> Result<Option<PathBuf>, String> {
-    if !state.keep.value {
-        return Ok(None);
-    }
-    folder(
-        state.directory.value.as_deref(),
-        file.parent().unwrap_or(Path::new("")),
-        std::env::var_os(SERVICE_MANAGER),
-    )
-}
 
 /// Why the user of this number cannot or should not keep files in a folder, and what to do about it; none if all is
 /// well as far as can be said without making a file.
@@ -317,31 +266,6 @@ mod tests {
 
     fn set_mode(path: &Path, mode: u32) {
         std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
-    }
-
-    #[test]
-    fn the_folder_is_the_configurations_or_the_service_managers_or_none() {
-        let of = |configured: Option<&str>, manager: Option<&str>| {
-            let found = folder(
-                configured.map(Path::new),
-                Path::new("/etc/tidegate"),
-                manager.map(OsString::from),
-            );
-            found.map(|it| it.map(|it| it.display().to_string()))
-        };
-        let some = |path: &str| Ok(Some(path.to_owned()));
-        assert_eq!(of(None, None), Ok(None));
-        assert_eq!(of(None, Some("/var/lib/a")), some("/var/lib/a"));
-        assert_eq!(of(None, Some("/var/lib/a:/var/lib/b")), some("/var/lib/a"));
-        assert_eq!(of(None, Some("")), Ok(None));
-        // Not relative to any folder, and not without a word.
-        for relative in ["a", "a:/b", ":/b"] {
-            let why = of(None, Some(relative)).unwrap_err();
-            assert!(why.contains("not an absolute path"), "{relative}: {why}");
-        }
-        assert_eq!(of(Some("state"), Some("/a")), some("/etc/tidegate/state"));
-        assert_eq!(of(Some("state"), Some("a")), some("/etc/tidegate/state"));
-        assert_eq!(of(Some("/var/b"), Some("/a")), some("/var/b"));
     }
 
     #[test]

@@ -118,6 +118,7 @@ fn the_example_of_hooks_is_sound_and_its_mistakes_have_lines() {
     let text = std::fs::read_to_string(here("../../examples/hooks/agent.toml")).unwrap();
     let text = text
         .replace("/etc/nginx/sites-enabled", folder.to_str().unwrap())
+        .replace("/var/lib/tidegate-agent", folder.to_str().unwrap())
         .replace("/usr/bin/systemctl", "/bin/true");
     std::fs::write(folder.join("agent.toml"), text).unwrap();
     let checked = tidegate(&["check", "agent.toml"], &folder);

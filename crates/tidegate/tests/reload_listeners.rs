@@ -203,3 +203,34 @@ impl Drop for Successor {
         }
     }
 }
+
+#[test]
+fn an_address_that_overlaps_one_in_force_says_which() {
+    let cluster = Cluster::default();
+    let cluster = cluster.site("shop", "*").node("n1", server("a"), "shop");
+    let scene = Scene::start("reload-overlap", &cluster);
+    let (own, other) = (scene.front_end.address, free_address());
+    let all = SocketAddr::from(([0, 0, 0, 0], own.port()));
+    let refused = |part: &str| {
+        for words in [&["reload", "--dry-run"][..], &["reload"]] {
+            let refused = scene.command(words);
+            let error = String::from_utf8(refused.stderr).unwrap();
+            assert_eq!(refused.status.code(), Some(1), "{error}");
+            assert!(error.contains(part), "{part}: {error}");
+        }
+        assert_eq!(listeners(&scene), [own]);
+    };
+    write(&scene, &cluster, &[all]);
+    refused(&format!(
+        "this front-end itself listens on {own}, which overlaps it"
+    ));
+    write(&scene, &cluster, &[own, all]);
+    refused(&format!("the listeners {own} and {all} overlap"));
+    // As the help says: one goes, then the other comes.
+    write(&scene, &cluster, &[other]);
+    scene.reload(&[]);
+    write(&scene, &cluster, &[other, all]);
+    eventually("the address is free", || TcpListener::bind(own).ok());
+    scene.reload(&[]);
+    assert_eq!(get(own).as_deref(), Some("a"));
+}

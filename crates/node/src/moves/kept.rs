@@ -26,10 +26,24 @@ use super::trust;
 
 /// In the folder.
 const NAME: &str = "moves.kept";
+
+/// The file that an agent keeps in its folder.
+pub fn kept_file(folder: &Path) -> PathBuf {
+    folder.join(NAME)
+}
+
 const HEAD: &str = "tidegate moves 1";
 const MODE: u32 = 0o600;
 /// Longest file.
 const BYTES_MAX: u64 = 4096;
+
+/// Why an agent of this user's number cannot keep a file in a folder.
+///
+/// # Errors
+/// Others could change it, or it is not there.
+pub fn check_kept_folder(folder: &Path, user: u32) -> Result<(), KeptError> {
+    trust::folder_of(folder, user).map_err(KeptError::Folder)
+}
 
 /// Why what was kept cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -151,7 +165,7 @@ impl KeptFile {
         trust::folder(folder).map_err(KeptError::Folder)?;
         Ok(Self {
             folder: folder.to_owned(),
-            path: folder.join(NAME),
+            path: kept_file(folder),
         })
     }
 

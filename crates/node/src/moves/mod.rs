@@ -20,7 +20,7 @@ mod trust;
 mod watch;
 
 pub use hook::{HookError, HookPart};
-pub use kept::KeptError;
+pub use kept::{KeptError, check_kept_folder, kept_file};
 pub use watch::{MovesError, MovesEvent, MovesWatch};
 
 use crate::config::MovesConfig;

@@ -29,29 +29,43 @@ pub(super) fn file(path: &Path) -> Result<std::fs::Metadata, String> {
     if !about.is_file() {
         return Err(format!("{} is not a file", real.display()));
     }
-    of_us_alone(&real, &about, false)?;
-    real.parent().map_or(Ok(()), folders)?;
+    of_us_alone(&real, &about, false, own())?;
+    real.parent().map_or(Ok(()), |it| folders(it, own()))?;
     Ok(about)
 }
 
 /// What is wrong with a folder to write to, if anything is.
 pub(super) fn folder(path: &Path) -> Result<(), String> {
-    folders(&real(path)?)
+    folder_of(path, own())
 }
 
-fn folders(real: &Path) -> Result<(), String> {
+/// The same for the user of this number.
+pub(super) fn folder_of(path: &Path, user: u32) -> Result<(), String> {
+    folders(&real(path)?, user)
+}
+
+fn folders(real: &Path, user: u32) -> Result<(), String> {
     for folder in real.ancestors() {
         let about = metadata(folder)?;
         if !about.is_dir() {
             return Err(format!("{} is not a folder", folder.display()));
         }
-        of_us_alone(folder, &about, true)?;
+        of_us_alone(folder, &about, true, user)?;
     }
     Ok(())
 }
 
-fn of_us_alone(path: &Path, about: &std::fs::Metadata, may_stick: bool) -> Result<(), String> {
-    let own = rustix::process::geteuid().as_raw();
+/// The number of this process's user.
+fn own() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+fn of_us_alone(
+    path: &Path,
+    about: &std::fs::Metadata,
+    may_stick: bool,
+    own: u32,
+) -> Result<(), String> {
     let (owner, mode) = (about.uid(), about.mode() & 0o7777);
     if owner != 0 && owner != own {
         return Err(format!(

@@ -21,8 +21,9 @@ use tidegate_remote::udp::ResponderStats;
 use tidegate_remote::udp::key_file::NodeKey;
 use tidegate_remote::udp::wire::DropReason;
 
-use crate::config::Config;
+use crate::config::own_files::is_one;
 use crate::config::problem::did_you_mean;
+use crate::config::{Config, Problem};
 use crate::failure::Failure;
 use crate::key_file;
 use crate::output::{self, Output};
@@ -307,6 +308,11 @@ fn config(args: AgentArgs) -> Result<(AgentConfig, Option<String>), Failure> {
         Some(file) => {
             let whole = Config::load(file)?;
             let none = || Failure::Usage(format!("{} has no [agent]", file.display()));
+            let user = args
+                .user
+                .as_ref()
+                .or(whole.file.process.user.value.as_ref());
+            check_kept_folder(&whole, user.map(String::as_str))?;
             (
                 whole.agent.ok_or_else(none)?,
                 whole.file.process.user.value.clone(),
@@ -314,8 +320,9 @@ fn config(args: AgentArgs) -> Result<(AgentConfig, Option<String>), Failure> {
         }
         None => (AgentConfig::new(keys(args.key_file.as_deref())?), None),
     };
-    if args.settings().is_some() && args.key_file.is_some() {
-        config.keys = keys(args.key_file.as_deref())?;
+    if let (Some(_), Some(key_file)) = (args.settings(), &args.key_file) {
+        config.keys = keys(Some(key_file))?;
+        spares(key_file, &config)?;
         if let (Some(moves), Some(key)) = (&mut config.moves, config.keys.first()) {
             moves.node.clone_from(&key.node);
         }
@@ -349,6 +356,36 @@ fn config(args: AgentArgs) -> Result<(AgentConfig, Option<String>), Failure> {
         config.allow = allow;
     }
     Ok((config, user.or(of_file)))
+}
+
+/// Whether an agent of this user can keep what moves did where the file says; without a user it is that of this process.
+pub(crate) fn check_kept_folder(config: &Config, user: Option<&str>) -> Result<(), Failure> {
+    let moves = config.file.agent.value.as_ref();
+    let moves = moves.and_then(|it| it.moves.value.as_ref());
+    let used = config.agent.as_ref().and_then(|it| it.moves.as_ref());
+    let (Some(moves), Some(folder)) = (moves, used.and_then(|it| it.state.as_ref())) else {
+        return Ok(());
+    };
+    let wrong = tidegate_node::check_kept_folder(folder, privilege::user_number(user)?).err();
+    wrong.map_or(Ok(()), |why| {
+        let label = "expected a folder that is there, and that the agent's user and root alone can write to";
+        let problem = Problem::new(moves.state.place(), why.to_string(), label);
+        Err(config.source.error(problem).into())
+    })
+}
+
+/// No hook makes another file of the key.
+fn spares(key_file: &Path, config: &AgentConfig) -> Result<(), Failure> {
+    let hooks = config.moves.iter().flat_map(|it| &it.sites);
+    let mut targets = hooks.filter_map(|it| Some((&it.name, &it.template.as_ref()?.target)));
+    match targets.find(|(_, target)| is_one(key_file, target)) {
+        None => Ok(()),
+        Some((site, target)) => Err(Failure::Usage(format!(
+            "--key-file {} and the target {} of site `{site}` are one file; expected a file of its own",
+            key_file.display(),
+            target.display()
+        ))),
+    }
 }
 
 fn keys(file: Option<&Path>) -> Result<Vec<NodeKey>, Failure> {

@@ -91,6 +91,7 @@ fn members(front_end: &FrontEnd) -> (usize, usize) {
 
 fn check(file: &Path, output: Output) -> Result<(), Failure> {
     let config = Config::load(file)?;
+    agent::check_kept_folder(&config, config.file.process.user.value.as_deref())?;
     let sites = (config.front_end.as_ref()).map_or(0, |it| it.cluster.sites.len());
     let (nodes, sources) = config.front_end.as_ref().map_or((0, 0), members);
     let agent = config.agent.is_some();

@@ -1,7 +1,7 @@
 //! Where a node is: an address, or a host name that is looked up while the front-end runs.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use toml::de::DeValue;
 
@@ -23,6 +23,17 @@ pub(crate) enum NodeAddress {
         /// The port.
         port: u16,
     },
+}
+
+/// Whether two sockets cannot listen at these addresses at the same time: the same port, and the same address or one for
+/// all. One for all addresses of IPv6 takes those of IPv4 too.
+pub(crate) fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    if one.port() != other.port() || one.port() == 0 {
+        return false;
+    }
+    let (one, other) = (one.ip().to_canonical(), other.ip().to_canonical());
+    let all = |ip: IpAddr, of: IpAddr| ip.is_unspecified() && (ip.is_ipv6() || of.is_ipv4());
+    one == other || all(one, other) || all(other, one)
 }
 
 impl NodeAddress {
@@ -89,7 +100,7 @@ impl Setting for NodeAddress {
         };
         let parsed = Self::parse(text);
         if parsed.is_none() {
-            let is_portless = text.parse::<std::net::IpAddr>().is_ok() || is_host(text);
+            let is_portless = text.parse::<IpAddr>().is_ok() || is_host(text);
             let label = match is_portless {
                 true => "the port is missing",
                 false => "neither an address nor a host name",
@@ -143,6 +154,30 @@ mod tests {
             &long,
         ] {
             assert_eq!(NodeAddress::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_address_stands_in_the_way_of_the_same_and_of_all() {
+        for (taken, wanted, expected) in [
+            ("127.0.0.1:80", "127.0.0.1:80", true),
+            ("127.0.0.1:80", "127.0.0.1:81", false),
+            ("127.0.0.1:80", "10.0.0.1:80", false),
+            ("0.0.0.0:80", "10.0.0.1:80", true),
+            ("10.0.0.1:80", "0.0.0.0:80", true),
+            ("[::]:80", "10.0.0.1:80", true),
+            ("10.0.0.1:80", "[::]:80", true),
+            ("0.0.0.0:80", "[::1]:80", false),
+            ("[::]:80", "[::1]:80", true),
+            ("[::ffff:10.0.0.1]:80", "10.0.0.1:80", true),
+            ("[::ffff:0.0.0.0]:80", "10.0.0.1:80", true),
+            ("0.0.0.0:0", "0.0.0.0:0", false),
+        ] {
+            assert_eq!(
+                overlap(taken.parse().unwrap(), wanted.parse().unwrap()),
+                expected,
+                "{taken} {wanted}"
+            );
         }
     }
 }

@@ -28,12 +28,14 @@ mod group;
 pub(crate) mod invariants;
 mod mode;
 mod notes;
+pub(crate) mod own_files;
 pub(crate) mod policy;
 pub(crate) mod print;
 pub(crate) mod problem;
 pub(crate) mod reconfigure;
 pub(crate) mod setting;
 mod site;
+pub(crate) mod state_folder;
 pub(crate) mod throttle;
 mod validate;
 pub(crate) mod values;
@@ -254,22 +256,27 @@ impl Config {
             reason,
         })?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        Self::parse_again(&text, &path.display().to_string(), folder, before)
+        Self::parse_again(
+            &text,
+            &path.display().to_string(),
+            (folder, Some(path)),
+            before,
+        )
     }
 
     /// Checks a text; paths in it are relative to `folder`.
     pub(crate) fn parse(text: &str, name: &str, folder: &Path) -> Result<Self, ConfigError> {
-        Self::parse_again(text, name, folder, Secrets::default())
+        Self::parse_again(text, name, (folder, None), Secrets::default())
     }
 
     fn parse_again(
         text: &str,
         name: &str,
-        folder: &Path,
+        (folder, path): (&Path, Option<&Path>),
         before: Secrets,
     ) -> Result<Self, ConfigError> {
         let mut problems = Problems::default();
-        let config = parse(text, folder, before, &mut problems);
+        let config = parse(text, (folder, path), before, &mut problems);
         match config {
             Some(config) if problems.is_empty() => Ok(Self {
                 source: Source {
@@ -283,7 +290,12 @@ impl Config {
     }
 }
 
-fn parse(text: &str, folder: &Path, before: Secrets, problems: &mut Problems) -> Option<Config> {
+fn parse(
+    text: &str,
+    (folder, path): (&Path, Option<&Path>),
+    before: Secrets,
+    problems: &mut Problems,
+) -> Option<Config> {
     let (table, errors) = DeTable::parse_recoverable(text);
     // Behind the first one the parser guesses: a bracket that is missing makes dozens.
     let place = |error: &&toml::de::Error| error.span().map_or(0, |span| span.start);
@@ -305,5 +317,6 @@ fn parse(text: &str, folder: &Path, before: Secrets, problems: &mut Problems) ->
     if !problems.is_empty() {
         return None;
     }
+    own_files::check(&file, folder, path, problems);
     validate::validate(file, folder, before, problems)
 }

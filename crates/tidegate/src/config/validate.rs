@@ -22,6 +22,7 @@ use tidegate_proxy::{ForwardedConfig, LogConfig, LogTarget, Ports, SiteConfig};
 use tidegate_remote::udp::Network;
 use tidegate_remote::udp::key_file::{KeyFile, Master, NAME_MAX, NodeKey, is_name};
 
+use super::address::overlap;
 use super::agent_moves::{self, AgentMovesFile};
 use super::check;
 use super::culprits::class_names;
@@ -233,7 +234,7 @@ impl Checker<'_> {
 
     fn front_end(&mut self, file: &ConfigFile) -> Option<FrontEnd> {
         self.presence(file);
-        self.listeners(&file.listener, file.admin.address.value);
+        self.listeners(&file.listener, &file.admin.address);
         let sites = self.sites(file);
         // A broken shared key is reported once, not for every node.
         let key_file = &file.load.key_file;
@@ -395,21 +396,19 @@ impl Checker<'_> {
         }
     }
 
-    fn listeners(&mut self, listeners: &[At<ListenerFile>], admin: SocketAddr) {
+    fn listeners(&mut self, listeners: &[At<ListenerFile>], admin: &At<SocketAddr>) {
         for (index, listener) in listeners.iter().enumerate() {
             let address = &listener.address;
-            let before = listeners[..index]
-                .iter()
-                .find(|other| meet(other.address.value, address.value));
-            if let Some(before) = before {
-                let message = format!("two listeners on {}", address.value);
-                self.problems.push(
-                    Problem::new(address.place(), message, "again here")
-                        .context(before.address.place(), "first here"),
-                );
-            } else if meet(admin, address.value) {
-                let message = format!("a listener on the admin address {admin}");
-                self.problem(address.place(), message, "[admin] listens here");
+            let mut before = listeners[..index].iter().map(|it| &it.address);
+            if let Some(before) = before.find(|it| overlap(it.value, address.value)) {
+                self.problems.push(overlapping(before, address));
+            } else if overlap(admin.value, address.value) {
+                let message = format!("a listener on the admin address {}", admin.value);
+                let problem = Problem::new(address.place(), message, "[admin] listens here");
+                self.problems.push(match &admin.at {
+                    Some(at) => problem.context(at.clone(), "this address"),
+                    None => problem,
+                });
             }
         }
     }
@@ -703,24 +702,25 @@ impl Checker<'_> {
     }
 }
 
+/// Two listeners that cannot both be there.
+fn overlapping(before: &At<SocketAddr>, again: &At<SocketAddr>) -> Problem {
+    if before.value == again.value {
+        let message = format!("two listeners on {}", again.value);
+        let problem = Problem::new(again.place(), message, "again here");
+        return problem.context(before.place(), "first here");
+    }
+    let (one, other) = (before.value, again.value);
+    let message = format!("the listeners {one} and {other} overlap");
+    let label = "expected another port, or one listener for both";
+    Problem::new(again.place(), message, label).context(before.place(), "this takes it as well")
+}
+
 /// How the load of nodes is read that the file does not name: from their agents, if there is a key for them.
 fn usual_read(shared: Option<Vec<Master>>) -> ReadPlan {
     shared.map_or(ReadPlan::NONE, |masters| ReadPlan::Agent {
         port: AGENT_PORT,
         keys: PlannedKeys::Derived(masters),
     })
-}
-
-/// Whether two sockets cannot both listen: the same port, and the same or any address.
-fn meet(one: SocketAddr, other: SocketAddr) -> bool {
-    let (one_ip, other_ip) = (one.ip(), other.ip());
-    // `[::]` takes IPv4 as well.
-    let any = |ip: std::net::IpAddr, of: std::net::IpAddr| {
-        ip.is_unspecified() && (ip.is_ipv6() || of.is_ipv4())
-    };
-    one.port() != 0
-        && one.port() == other.port()
-        && (one_ip == other_ip || any(one_ip, other_ip) || any(other_ip, one_ip))
 }
 
 fn admission(file: &AdmissionFile) -> AdmissionConfig {

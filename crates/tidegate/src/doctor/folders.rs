@@ -9,7 +9,7 @@ use tidegate_proxy::{LogFormat, LogTarget, ProxyError, check_log_file};
 use tidegate_remote::clock;
 
 use super::Diagnosis;
-use crate::config::Config;
+use crate::config::{Config, state_folder};
 use crate::failure::Failure;
 use crate::privilege::user_number;
 use crate::state;
@@ -125,7 +125,7 @@ fn log(config: &Config) -> Diagnosis {
 /// Why what a front-end learns is not kept over a restart, if it was meant to be. It would run nevertheless.
 pub(crate) fn state_note(config: &Config, file: &Path) -> Option<String> {
     config.front_end.as_ref()?.culprits.as_ref()?;
-    let why = match state::of(&config.file.state, file) {
+    let why = match state_folder::of(&config.file.state, file) {
         Ok(folder) => {
             let folder = folder?;
             match user_number(config.file.process.user.value.as_deref()) {

@@ -7,6 +7,7 @@ use std::path::Path;
 use tidegate_node::AgentConfig;
 
 use super::Diagnosis;
+use crate::config::address::overlap;
 use crate::config::{Config, FrontEnd};
 
 /// A TCP socket that listens, in the kernel's tables.
@@ -53,7 +54,7 @@ impl Taken {
 
     /// The socket that stands in the way of one at this address.
     fn at(&self, wanted: SocketAddr) -> Option<&Socket> {
-        self.0.iter().find(|it| conflicts(it.address, wanted))
+        self.0.iter().find(|it| overlap(it.address, wanted))
     }
 }
 
@@ -93,17 +94,6 @@ fn address(text: &str) -> Option<SocketAddr> {
         _ => return None,
     };
     Some(SocketAddr::new(ip.to_canonical(), port))
-}
-
-/// Whether two sockets cannot have these addresses at the same time. One for all addresses of IPv6 takes those of
-/// IPv4 too.
-fn conflicts(taken: SocketAddr, wanted: SocketAddr) -> bool {
-    if taken.port() != wanted.port() || wanted.port() == 0 {
-        return false;
-    }
-    let (one, other) = (taken.ip(), wanted.ip().to_canonical());
-    let all = |ip: IpAddr, other: IpAddr| ip.is_unspecified() && (ip.is_ipv6() || other.is_ipv4());
-    one == other || all(one, other) || all(other, one)
 }
 
 /// The process that has a socket, as far as this user can see it.
@@ -233,27 +223,6 @@ mod tests {
         assert_eq!(parse(TCP, None).len(), 3);
         assert_eq!(parse(TCP6, Some(LISTENS))[0].address, at("[::1]:22"));
         assert_eq!(parse("broken\nlines\n 0: x y\n", None), []);
-    }
-
-    #[test]
-    fn an_address_stands_in_the_way_of_the_same_and_of_all() {
-        for (taken, wanted, expected) in [
-            ("127.0.0.1:80", "127.0.0.1:80", true),
-            ("127.0.0.1:80", "127.0.0.1:81", false),
-            ("127.0.0.1:80", "10.0.0.1:80", false),
-            ("0.0.0.0:80", "10.0.0.1:80", true),
-            ("10.0.0.1:80", "0.0.0.0:80", true),
-            ("[::]:80", "10.0.0.1:80", true),
-            ("10.0.0.1:80", "[::]:80", true),
-            ("0.0.0.0:80", "[::1]:80", false),
-            ("0.0.0.0:0", "0.0.0.0:0", false),
-        ] {
-            assert_eq!(
-                conflicts(at(taken), at(wanted)),
-                expected,
-                "{taken} {wanted}"
-            );
-        }
     }
 
     #[test]

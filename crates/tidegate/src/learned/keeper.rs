@@ -12,7 +12,8 @@ use tidegate_proxy::Shared;
 use tidegate_remote::clock;
 use tokio::sync::oneshot;
 
-use super::{BYTES_MAX, EVENT, FILE, Learned, OperatorThrottle, written};
+use super::{BYTES_MAX, EVENT, Learned, OperatorThrottle, written};
+use crate::config::state_folder::LEARNED_OF_NODES;
 use crate::driver::Overrides;
 use crate::models::{AddedNode, MovedNodes};
 use crate::output::Output;
@@ -143,7 +144,7 @@ impl Keeper {
     /// In this folder. Where discovery keeps files there as well, what is wrong with the folder is said by it.
     pub(crate) fn new(folder: Option<&StateFolder>, quiet: bool, output: Output) -> Self {
         let inside = folder.map(|folder| Inside {
-            file: StateFile::new(folder, FILE),
+            file: StateFile::new(folder, LEARNED_OF_NODES),
             quiet,
             trouble: None,
             ended: false,

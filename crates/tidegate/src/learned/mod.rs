@@ -32,8 +32,6 @@ use crate::output::Output;
 
 pub(crate) use keeper::{Gatherer, Given, Keeper, Pending};
 
-/// The file's name in its folder.
-const FILE: &str = "nodes.learned";
 /// Most bytes of it: ten thousand nodes have less.
 const BYTES_MAX: usize = 16 << 20;
 /// What is older is not used.

@@ -7,7 +7,9 @@ use std::time::Duration;
 use tidegate_proxy::{ListenerSetter, ListenersChanged, OpenedListeners, ProxyError};
 
 use crate::config::Problem;
+use crate::config::address::overlap;
 use crate::config::file::ConfigFile;
+use crate::config::setting::At;
 use crate::output::Output;
 
 /// Opens those of these addresses that are not there yet.
@@ -20,13 +22,14 @@ pub(super) async fn open(
     keepalive: Duration,
     file: &ConfigFile,
 ) -> Result<OpenedListeners, Problem> {
-    let setter = setter.clone();
+    let (setter, in_force) = (setter.clone(), setter.addresses());
     let opening = tokio::task::spawn_blocking(move || setter.open(&wanted, keepalive));
     let opened = opening.await.map_err(|broken| {
         let place = file.listener.place();
         Problem::new(place, format!("cannot listen: {broken}"), "")
     })?;
-    opened.map_err(|error| problem(file, &error))
+    let in_force = in_force.load_full();
+    opened.map_err(|error| problem(file, &error, &in_force))
 }
 
 /// Why those of these addresses that are not there yet cannot all be opened, as far as that can be seen before: two new
@@ -37,21 +40,27 @@ pub(super) fn check(
     file: &ConfigFile,
 ) -> Option<Problem> {
     let error = setter.check(wanted).err()?;
-    Some(problem(file, &error))
+    Some(problem(file, &error, &setter.addresses().load()))
 }
 
-fn problem(file: &ConfigFile, error: &ProxyError) -> Problem {
-    let place = match error {
-        ProxyError::Listen { address, .. } => {
-            let mut listeners = file.listener.iter();
-            let listener = listeners.find(|it| it.address.value == *address);
-            listener.map(|it| it.address.place())
-        }
+fn problem(file: &ConfigFile, error: &ProxyError, in_force: &[SocketAddr]) -> Problem {
+    let address = match error {
+        ProxyError::Listen { address, .. } => Some(*address),
         ProxyError::Log(_) | ProxyError::Worker(_) | ProxyError::Counters { .. } => None,
     };
-    let place = place.unwrap_or_else(|| file.listener.place());
+    let mut listeners = file.listener.iter().map(|it| &it.address);
+    let listener = listeners.find(|it| Some(it.value) == address);
+    let place = listener.map_or_else(|| file.listener.place(), At::place);
     let label = "an address that is free, and that this process may use, is expected";
-    Problem::new(place, error.to_string(), label)
+    let problem = Problem::new(place, error.to_string(), label);
+    let mut own = in_force.iter();
+    match address.and_then(|wanted| own.find(|it| overlap(**it, wanted))) {
+        None => problem,
+        Some(own) => problem.help(format!(
+            "this front-end itself listens on {own}, which overlaps it, until the reload is done: take that listener out by a \
+             reload of its own first, or restart"
+        )),
+    }
 }
 
 /// Says what has changed.

@@ -20,12 +20,11 @@ use serde::{Deserialize, Serialize};
 use tidegate_culprits::live::front_end::KeptFile;
 use tokio::sync::Mutex;
 
+use crate::config::state_folder::ADDED_NODES;
 use crate::models::AddedNode;
 use crate::output::Output;
 use crate::state::{StateFile, StateFolder, Untaken};
 
-/// The file.
-const FILE: &str = "nodes.json";
 /// Largest file, bytes: as many nodes as there may be.
 const BYTES_MAX: usize = 4 << 20;
 /// How long a change waits for the folder: a process that was succeeded is about to give it up.
@@ -79,7 +78,7 @@ pub(super) enum Folder {
 impl NodeFile {
     pub(super) fn new(folder: Option<&StateFolder>) -> Self {
         let kept = folder.map(|folder| KeptNodes {
-            file: StateFile::new(folder, FILE),
+            file: StateFile::new(folder, ADDED_NODES),
             known: Vec::new(),
             ended: false,
         });
