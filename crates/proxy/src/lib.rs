@@ -61,7 +61,7 @@ pub use head::ends_unless_kept;
 pub use proxy::{
     Drained, ListenerSetter, ListenersChanged, OpenedListeners, Proxy, ProxyError, WorkerFailure,
 };
-pub use record::log::{LogReopener, OpenedLog, Recent, check_log_file};
+pub use record::log::{LogHealth, LogReopener, OpenedLog, Recent, check_log_file};
 pub use record::observed::Observed;
 pub use record::reason::{Ending, Reason};
 pub use record::stats::{

@@ -18,6 +18,7 @@
 //! access log anew after it was renamed. SIGHUP reads the configuration file again ([`crate::reload`]).
 
 mod admin_socket;
+mod log_events;
 mod settings;
 
 use std::convert::Infallible;
@@ -218,6 +219,7 @@ async fn serve(
     running.say(&operators.listener, output);
     running.look_around(peers, output);
     running.discover(discovery);
+    running.watch_log(output);
     let no_change = (is_successor.then(|| running.plane.upgrades.close())).flatten();
     let plane = Arc::clone(&running.plane);
     let shown = Arc::clone(&plane);
@@ -571,6 +573,13 @@ impl Running {
         if let Some(cluster) = &self.plane.cluster {
             tokio::spawn(discovery.run(Arc::clone(cluster)));
             tokio::spawn(Arc::clone(cluster).follow_folder());
+        }
+    }
+
+    /// Begins to say when lines of the access log are lost, and when that is over.
+    fn watch_log(&self, output: Output) {
+        if let Some(health) = self.proxy.log_health() {
+            tokio::spawn(log_events::run(health, output));
         }
     }
 

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use support::{Process, eventually, folder, free_address, request};
@@ -141,4 +142,46 @@ fn a_reader_of_the_log_that_stands_still_holds_up_no_end() {
         said.contains("access log were not written in time"),
         "{said}"
     );
+}
+
+/// The lines that a full disk refuses are counted, and said once; so is that it takes them again.
+#[test]
+fn a_full_disk_is_said_once_and_its_lines_are_counted_as_dropped() {
+    let scene = Scene::new("log_full");
+    scene.configure("file = \"/dev/full\"");
+    let mut process = scene.start(Stdio::null());
+    let metric = |name: &str| {
+        let text = support::ask(scene.admin, "/metrics").unwrap().body;
+        let line = text.lines().find(|it| it.starts_with(name)).unwrap();
+        line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()
+    };
+    for dropped in 1..4 {
+        scene.ask("/lost");
+        eventually("it is counted", || {
+            (metric("tidegate_access_log_dropped_total") == dropped).then_some(())
+        });
+    }
+    assert_eq!(metric("tidegate_access_log_lines_total"), 0);
+    scene.configure("file = \"log/access.log\"");
+    process.signal("HUP");
+    process.wait_for_line(
+        "access log: lines are lost, and counted as dropped: No space left on device",
+    );
+    process.wait_for_line("the configuration is in force");
+    let enough = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !enough.load(Ordering::Relaxed) {
+                scene.ask("/written");
+            }
+        });
+        process.wait_for_line("access log: lines are written again; 3 were lost");
+        enough.store(true, Ordering::Relaxed);
+    });
+    let log = std::fs::read_to_string(scene.log()).unwrap();
+    assert!(log.contains("/written") && !log.contains("/lost"), "{log}");
+    process.signal("TERM");
+    assert_eq!(process.wait(), Some(0));
+    let rest = process.error_text();
+    assert!(!rest.contains("access log"), "{rest}");
 }

@@ -22,7 +22,7 @@ use crate::config::requests::RequestConfig;
 use crate::config::site::SiteConfig;
 use crate::config::{LogFormat, LogTarget, ProxyConfig, ProxyThread};
 use crate::listen::Closer;
-use crate::record::log::{LogReopener, Writer};
+use crate::record::log::{LogHealth, LogReopener, Writer};
 use crate::record::observed::Observed;
 use crate::record::reason::Reason;
 use crate::record::stats::{Snapshot, Stats};
@@ -133,7 +133,7 @@ impl Proxy {
         }
         let listeners = listen(&config, count, adopted)?;
         let closer = Closer::start(config.thread_start).map_err(ProxyError::Worker)?;
-        let writer = start_writer(&config)?;
+        let writer = start_writer(&config, &shared.stats)?;
         let mut sites = std::mem::take(&mut config.sites);
         let known = shared.topology.load().sites.len().max(sites.len());
         sites.resize_with(known, SiteConfig::default);
@@ -264,9 +264,9 @@ impl Proxy {
         writer.map(Writer::reopener).unwrap_or_default()
     }
 
-    /// Batches of log lines that could not be written.
-    pub fn log_errors(&self) -> u64 {
-        self.writer.as_ref().map_or(0, Writer::errors)
+    /// How the writing of the access log goes, as that changes. None once it drains.
+    pub fn log_health(&self) -> Option<watch::Receiver<LogHealth>> {
+        self.writer.as_ref().map(Writer::health)
     }
 
     /// Takes in nothing new from now on.
@@ -336,12 +336,13 @@ impl Drop for Proxy {
 }
 
 /// The log's writer, with its file or without: lines may be wanted later.
-fn start_writer(config: &ProxyConfig) -> Result<Writer, ProxyError> {
+fn start_writer(config: &ProxyConfig, stats: &Arc<Stats>) -> Result<Writer, ProxyError> {
     let target = match config.log.format {
         LogFormat::Off => &LogTarget::Stdout,
         LogFormat::Json | LogFormat::Combined => &config.log.target,
     };
-    Writer::start(target, config.thread_start).map_err(ProxyError::Log)
+    let started = Writer::start(target, config.thread_start, Arc::clone(stats), config.clock);
+    started.map_err(ProxyError::Log)
 }
 
 /// What requests are served by at first.

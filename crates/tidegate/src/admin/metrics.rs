@@ -227,10 +227,10 @@ impl Scene<'_> {
         counter(
             text,
             "tidegate_access_log_lines",
-            "Lines of the access log.",
+            "Lines written to the access log.",
             snapshot.log_lines,
         );
-        let help = "Lines that the access log was too slow for.";
+        let help = "Lines that the access log was too slow for, or that its file refused.";
         counter(
             text,
             "tidegate_access_log_dropped",

@@ -1,6 +1,6 @@
 //! The access log: a worker writes lines into its own batch, a batch goes through a bounded
 //! channel to one writer thread. A worker never waits: when the channel is full the batch is
-//! dropped and its lines are counted.
+//! dropped and its lines are counted, as are those that the file refuses.
 //!
 //! Fields (JSON names; the combined format has them behind its own as key=value):
 //!
@@ -32,7 +32,7 @@ pub use file::check_log_file;
 pub use ring::Recent;
 pub(crate) use ring::Ring;
 pub(crate) use writer::{Batch, Writer};
-pub use writer::{LogReopener, OpenedLog};
+pub use writer::{LogHealth, LogReopener, OpenedLog};
 
 use crate::config::LogFormat;
 use crate::record::reason::Reason;
@@ -199,14 +199,12 @@ impl Logger {
             return;
         }
         let lines = self.batch.lines;
-        let counters = self.stats.worker(self.worker);
         match sender.try_send(std::mem::take(&mut self.batch)) {
             Ok(()) => {
-                counters.log_lines.add(lines);
                 self.batch.bytes.reserve(BATCH_BYTES + BATCH_BYTES / 4);
             }
             Err(TrySendError::Full(mut dropped) | TrySendError::Disconnected(mut dropped)) => {
-                counters.log_drops.add(lines);
+                self.stats.worker(self.worker).log_drops.add(lines);
                 dropped.bytes.clear();
                 dropped.lines = 0;
                 self.batch = dropped;

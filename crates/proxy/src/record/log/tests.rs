@@ -2,12 +2,25 @@
 
 use std::io::Read;
 use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
+
+use tidegate_core::time::Timestamp;
 
 use super::writer::BATCHES_MAX;
 use super::*;
 use crate::config::LogTarget;
+
+fn writer(path: impl Into<PathBuf>) -> Writer {
+    writer_with(path, &Arc::new(Stats::new(1, 0, 0)), || Timestamp::ZERO)
+}
+
+fn writer_with(path: impl Into<PathBuf>, stats: &Arc<Stats>, clock: fn() -> Timestamp) -> Writer {
+    let target = LogTarget::File(path.into());
+    Writer::start(&target, |_| Ok(()), Arc::clone(stats), clock).unwrap()
+}
 
 fn headers() -> HeaderMap {
     let mut headers = HeaderMap::new();
@@ -201,7 +214,8 @@ fn a_batch_goes_to_the_writer_as_soon_as_it_is_full() {
 fn so_many_batches_wait_for_the_writer_and_one_more_is_dropped() {
     let (mut reader, pipe) = std::io::pipe().unwrap();
     let path = format!("/proc/self/fd/{}", pipe.as_raw_fd());
-    let writer = Writer::start(&LogTarget::File(path.into()), |_| Ok(())).unwrap();
+    let stats = Arc::new(Stats::new(1, 0, 0));
+    let writer = writer_with(path, &stats, || Timestamp::ZERO);
     drop(pipe);
     let sender = writer.sender().unwrap();
     // More than a pipe holds: once the first byte is here, the writer stands at it.
@@ -211,7 +225,6 @@ fn so_many_batches_wait_for_the_writer_and_one_more_is_dropped() {
     };
     sender.try_send(large).unwrap();
     reader.read_exact(&mut [0]).unwrap();
-    let stats = Arc::new(Stats::new(1, 0, 0));
     let mut logger = Logger::new(Some(sender), Arc::clone(&stats), 0);
     for _ in 0..=BATCHES_MAX {
         log_line(&mut logger);
@@ -226,7 +239,10 @@ fn so_many_batches_wait_for_the_writer_and_one_more_is_dropped() {
     drop(writer);
     assert_eq!(rest.join().unwrap().unwrap().lines().count(), BATCHES_MAX);
     let seen = stats.snapshot();
-    assert_eq!((seen.log_lines, seen.log_drops), (BATCHES_MAX as u64, 1));
+    assert_eq!(
+        (seen.log_lines, seen.log_drops),
+        (BATCHES_MAX as u64 + 1, 1)
+    );
 }
 
 #[test]
@@ -240,8 +256,58 @@ fn a_slow_writer_costs_lines_that_are_counted() {
     }
     drop(logger);
     let snapshot = stats.snapshot();
-    assert_eq!((snapshot.log_lines, snapshot.log_drops), (1, 2));
+    assert_eq!(snapshot.log_drops, 2);
     assert_eq!(receiver.iter().map(|batch| batch.lines).sum::<u64>(), 1);
+}
+
+/// Milliseconds that have passed for the test below.
+static PASSED: AtomicU64 = AtomicU64::new(0);
+
+#[test]
+fn lines_that_a_full_disk_refuses_are_lost_and_that_is_said_once() {
+    let folder = std::env::temp_dir().join(format!("tidegate-log-full-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("access.log");
+    let stats = Arc::new(Stats::new(1, 0, 0));
+    let clock = || Timestamp::from_millis(PASSED.load(Ordering::Relaxed));
+    let writer = writer_with("/dev/full", &stats, clock);
+    let (health, reopener) = (writer.health(), writer.reopener());
+    let mut logger = Logger::new(writer.sender(), Arc::clone(&stats), 0);
+    let mut log = |lines: u64| {
+        let seen = || {
+            let seen = stats.snapshot();
+            (seen.log_lines, seen.log_drops)
+        };
+        let (written, dropped) = seen();
+        for _ in 0..lines {
+            log_line(&mut logger);
+        }
+        logger.flush();
+        while seen().0 + seen().1 < written + dropped + lines {
+            std::thread::yield_now();
+        }
+        let health = health.borrow().clone();
+        (
+            seen(),
+            health.troubles,
+            health.lost,
+            health.failing.is_some(),
+        )
+    };
+    assert_eq!(log(2), ((0, 2), 1, 2, true));
+    assert_eq!(log(3), ((0, 5), 1, 5, true));
+    let why = writer.health().borrow().failing.clone().unwrap();
+    assert!(why.contains("No space left on device"), "{why}");
+    reopener.switch(OpenedLog::open(&LogTarget::File(path.clone())).unwrap());
+    assert_eq!(log(1), ((1, 5), 1, 5, true), "it may go on");
+    PASSED.store(2000, Ordering::Relaxed);
+    assert_eq!(log(1), ((2, 5), 1, 5, false));
+    reopener.switch(OpenedLog::open(&LogTarget::File("/dev/full".into())).unwrap());
+    assert_eq!(log(1), ((2, 6), 2, 1, true), "another trouble");
+    drop(logger);
+    drop(writer);
+    assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 2);
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]
@@ -249,10 +315,9 @@ fn lines_reach_the_file_and_rotation_begins_a_new_one() {
     let folder = std::env::temp_dir().join(format!("tidegate-log-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("access.log");
-    let target = LogTarget::File(path.clone());
     let stats = Arc::new(Stats::new(1, 0, 0));
     let write = |rotated: bool| {
-        let writer = Writer::start(&target, |_| Ok(())).unwrap();
+        let writer = writer(&path);
         if rotated {
             std::fs::rename(&path, folder.join("access.log.1")).unwrap();
             writer.reopener().reopen().unwrap();
@@ -278,7 +343,7 @@ fn a_link_that_was_planted_is_not_written_through_after_a_rotation() {
     let (path, victim) = (folder.join("access.log"), folder.join("victim"));
     std::fs::write(&victim, "precious").unwrap();
     let stats = Arc::new(Stats::new(1, 0, 0));
-    let writer = Writer::start(&LogTarget::File(path.clone()), |_| Ok(())).unwrap();
+    let writer = writer(&path);
     std::fs::rename(&path, folder.join("access.log.1")).unwrap();
     std::os::unix::fs::symlink(&victim, &path).unwrap();
     std::fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
@@ -298,7 +363,7 @@ fn a_link_that_was_planted_is_not_written_through_after_a_rotation() {
 fn the_end_does_not_wait_for_ever_for_a_reader() {
     let (mut reader, pipe) = std::io::pipe().unwrap();
     let path = format!("/proc/self/fd/{}", pipe.as_raw_fd());
-    let mut writer = Writer::start(&LogTarget::File(path.into()), |_| Ok(())).unwrap();
+    let mut writer = writer(path);
     drop(pipe);
     let large = Batch {
         bytes: vec![b'x'; 4 << 20],

@@ -1,20 +1,30 @@
 //! The thread that writes the access log. It alone waits for the disk.
+//!
+//! Lines that a file refuses, as a full disk does, are lost: they are counted as dropped, and the next batch tries again. A line
+//! that was begun ends before the next one, so that none is joined to what is left of another.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd as _;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tidegate_core::time::Timestamp;
+use tokio::sync::watch;
+
 use super::file::append;
 use crate::config::{LogTarget, ProxyThread};
+use crate::record::stats::Stats;
 
 /// Longest wait for what is still to be written, where no other time is set for it.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 /// A log that rests closes after so long without a line.
 const CLOSES_AFTER: Duration = Duration::from_secs(1);
+/// Trouble is over once lines were written and none was lost for so long.
+const CALM: Duration = Duration::from_secs(2);
 /// Batches that wait for the writer, of all workers together.
 pub(super) const BATCHES_MAX: usize = 64;
 
@@ -35,10 +45,21 @@ pub(crate) struct Writer {
     running: Mutex<Receiver<()>>,
 }
 
+/// How the writing goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogHealth {
+    /// Times at which lines began to be lost.
+    pub troubles: u64,
+    /// Why they are lost; none if they are written.
+    pub failing: Option<String>,
+    /// Lines that were lost in the trouble that is or was last.
+    pub lost: u64,
+}
+
 #[derive(Debug, Default)]
 struct Shared {
     target: Mutex<Target>,
-    errors: AtomicU64,
+    health: watch::Sender<LogHealth>,
 }
 
 /// Where lines are to go.
@@ -57,13 +78,14 @@ impl Shared {
         self.target.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Closes what is open, if the log rests.
-    fn close(&self, open: &mut Option<Output>) {
+    /// Closes what is open, if the log rests; whether it does.
+    fn close(&self, open: &mut Option<Output>) -> bool {
         let mut target = self.target();
         if target.rests {
             target.next = None;
             *open = None;
         }
+        target.rests
     }
 
     /// What the next batch goes to. A file that was closed is opened again.
@@ -79,32 +101,73 @@ impl Shared {
                 &path.map_or(LogTarget::Stdout, LogTarget::File),
             )?),
         };
-        open.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
+        open.as_mut().ok_or_else(|| ErrorKind::NotFound.into())
     }
 }
 
+/// What is open, and whether its last line has no end.
 #[derive(Debug)]
-enum Output {
-    Stdout(io::Stdout),
-    File(File),
+struct Output {
+    file: File,
+    is_mid_line: bool,
+}
+
+/// Why lines were lost, and how many.
+#[derive(Debug)]
+struct Lost {
+    why: io::Error,
+    lines: u64,
 }
 
 impl Output {
     fn open(target: &LogTarget) -> io::Result<Self> {
-        match target {
-            LogTarget::Stdout => Ok(Self::Stdout(io::stdout())),
-            LogTarget::File(path) => Ok(Self::File(append(path)?)),
+        let file = match target {
+            // As written as a file is: without a buffer that keeps what was refused.
+            LogTarget::Stdout => File::from(io::stdout().as_fd().try_clone_to_owned()?),
+            LogTarget::File(path) => append(path)?,
+        };
+        Ok(Self::of(file))
+    }
+
+    fn of(file: File) -> Self {
+        Self {
+            file,
+            is_mid_line: false,
         }
     }
 
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match self {
-            Self::Stdout(stdout) => {
-                stdout.write_all(bytes)?;
-                stdout.flush()
-            }
-            Self::File(file) => file.write_all(bytes),
+    fn write(&mut self, batch: &Batch) -> Result<(), Lost> {
+        if self.is_mid_line {
+            let lines = batch.lines;
+            self.write_all(b"\n")
+                .map_err(|(why, _)| Lost { why, lines })?;
         }
+        self.write_all(&batch.bytes).map_err(|(why, written)| {
+            let rest = &batch.bytes[written..];
+            let lines = rest.iter().filter(|it| **it == b'\n').count() as u64;
+            Lost { why, lines }
+        })
+    }
+
+    /// Writes all, or says how much was.
+    fn write_all(&mut self, bytes: &[u8]) -> Result<(), (io::Error, usize)> {
+        let mut written = 0;
+        let why = loop {
+            if written == bytes.len() {
+                self.is_mid_line = false;
+                return Ok(());
+            }
+            match self.file.write(&bytes[written..]) {
+                Ok(0) => break ErrorKind::WriteZero.into(),
+                Ok(more) => written += more,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => break error,
+            }
+        };
+        if let Some(last) = bytes[..written].last() {
+            self.is_mid_line = *last != b'\n';
+        }
+        Err((why, written))
     }
 }
 
@@ -166,7 +229,7 @@ impl LogReopener {
         let mut target = shared.target();
         // Lines may go elsewhere by now.
         if target.path.as_deref() == Some(&path) {
-            target.next = Some(Output::File(file));
+            target.next = Some(Output::of(file));
         }
         Ok(())
     }
@@ -177,14 +240,21 @@ impl Writer {
     pub(crate) fn start(
         target: &LogTarget,
         thread_start: fn(ProxyThread) -> io::Result<()>,
+        stats: Arc<Stats>,
+        clock: fn() -> Timestamp,
     ) -> io::Result<Self> {
         let OpenedLog(target) = OpenedLog::open(target)?;
         let (sender, receiver) = sync_channel(BATCHES_MAX);
         let shared = Arc::new(Shared {
             target: Mutex::new(target),
-            errors: AtomicU64::new(0),
+            health: watch::Sender::default(),
         });
-        let theirs = Arc::clone(&shared);
+        let work = Work {
+            shared: Arc::clone(&shared),
+            stats,
+            clock,
+            lost_at: None,
+        };
         let (said, begun) = sync_channel(1);
         let (alive, running) = sync_channel(0);
         std::thread::Builder::new()
@@ -195,7 +265,7 @@ impl Writer {
                 // The thread that spawned this one waits for it.
                 said.send(begun).unwrap_or_default();
                 if !failed {
-                    run(&receiver, &theirs);
+                    work.run(&receiver);
                 }
                 drop(alive);
             })?;
@@ -228,36 +298,137 @@ impl Writer {
         ended != Err(RecvTimeoutError::Timeout)
     }
 
-    /// Batches that could not be written.
-    pub(crate) fn errors(&self) -> u64 {
-        self.shared.errors.load(Ordering::Relaxed)
+    /// How the writing goes, as that changes.
+    pub(crate) fn health(&self) -> watch::Receiver<LogHealth> {
+        self.shared.health.subscribe()
     }
 }
 
-fn run(receiver: &Receiver<Batch>, shared: &Shared) {
-    let mut open = None;
-    loop {
-        let batch = match receiver.recv_timeout(CLOSES_AFTER) {
-            Ok(batch) => batch,
-            Err(RecvTimeoutError::Timeout) => {
-                shared.close(&mut open);
-                continue;
+/// The thread's.
+struct Work {
+    shared: Arc<Shared>,
+    stats: Arc<Stats>,
+    clock: fn() -> Timestamp,
+    /// When lines were lost last, in a trouble that is not over.
+    lost_at: Option<Timestamp>,
+}
+
+impl Work {
+    fn run(mut self, receiver: &Receiver<Batch>) {
+        let mut open = None;
+        loop {
+            let batch = match receiver.recv_timeout(CLOSES_AFTER) {
+                Ok(batch) => batch,
+                Err(RecvTimeoutError::Timeout) => {
+                    if self.shared.close(&mut open) {
+                        self.over();
+                    }
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            // A full disk must not stop traffic.
+            let lines = batch.lines;
+            let output = self.shared.follow(&mut open);
+            let output = output.map_err(|why| Lost { why, lines });
+            match output.and_then(|it| it.write(&batch)) {
+                Ok(()) => self.written(lines),
+                Err(lost) => {
+                    self.lost(&lost);
+                    self.count(lines.saturating_sub(lost.lines));
+                }
             }
-            Err(RecvTimeoutError::Disconnected) => return,
-        };
-        // A full disk must not stop traffic: the error is counted, the next batch tries again.
-        let output = shared.follow(&mut open);
-        if output.and_then(|it| it.write(&batch.bytes)).is_err() {
-            shared.errors.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// What is said of lines is there before they are counted.
+    fn lost(&mut self, lost: &Lost) {
+        let begins = self.lost_at.replace((self.clock)()).is_none();
+        let why = lost.why.to_string();
+        self.shared.health.send_if_modified(|it| {
+            if begins {
+                it.troubles += 1;
+                it.lost = 0;
+            }
+            it.lost += lost.lines;
+            it.failing.replace(why).is_none()
+        });
+        self.stats.log_lost.fetch_add(lost.lines, Ordering::Relaxed);
+    }
+
+    fn written(&mut self, lines: u64) {
+        let now = (self.clock)();
+        if self.lost_at.is_some_and(|at| now.since(at) >= CALM) {
+            self.over();
+        }
+        self.count(lines);
+    }
+
+    fn count(&self, lines: u64) {
+        self.stats.log_written.fetch_add(lines, Ordering::Relaxed);
+    }
+
+    fn over(&mut self) {
+        if self.lost_at.take().is_some() {
+            self.shared.health.send_modify(|it| it.failing = None);
         }
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // It was waited for already.
-        if self.sender.is_some() && !self.end(END_PATIENCE) {
-            self.shared.errors.fetch_add(1, Ordering::Relaxed);
+        if self.sender.is_some() {
+            // What is not written by then is left alone, as by a drain.
+            self.end(END_PATIENCE);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::os::fd::OwnedFd;
+
+    use super::*;
+
+    fn batch(lines: &[String]) -> Batch {
+        Batch {
+            bytes: lines.concat().into_bytes(),
+            lines: lines.len() as u64,
+        }
+    }
+
+    /// A pipe takes so much and no more, as a disk does.
+    #[test]
+    fn lines_that_are_not_whole_are_lost_and_what_follows_is_not_joined_to_them() {
+        let (mut reader, pipe) = io::pipe().unwrap();
+        rustix::io::ioctl_fionbio(&pipe, true).unwrap();
+        let mut output = Output::of(File::from(OwnedFd::from(pipe)));
+        let lines: Vec<_> = (0..30_000).map(|number| format!("{number:09}\n")).collect();
+        let lost = output.write(&batch(&lines)).unwrap_err();
+        assert_eq!(lost.why.kind(), ErrorKind::WouldBlock);
+        let none = output.write(&batch(&["late\n".into()])).unwrap_err();
+        assert_eq!(none.lines, 1);
+        let mut taken = vec![0; 1 << 20];
+        let length = reader.read(&mut taken).unwrap();
+        let next = ["next\n".to_owned(), "last\n".into()];
+        output.write(&batch(&next)).unwrap();
+        drop(output);
+        let mut rest = String::new();
+        reader.read_to_string(&mut rest).unwrap();
+        let text = String::from_utf8(taken[..length].to_vec()).unwrap() + &rest;
+        let found: Vec<_> = text.split_inclusive('\n').collect();
+        let whole = lines
+            .iter()
+            .zip(&found)
+            .take_while(|(one, other)| one == other);
+        let whole = whole.count();
+        assert_eq!(whole as u64 + lost.lines, lines.len() as u64);
+        // What is left of a line may be nothing, if the pipe's size fell on an end.
+        let rest = &found[whole..];
+        assert!(
+            rest.len() <= 3 && rest.ends_with(&["next\n", "last\n"]),
+            "{rest:?}"
+        );
     }
 }

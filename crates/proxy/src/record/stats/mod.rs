@@ -225,7 +225,6 @@ pub(crate) struct WorkerStats {
     pub(crate) lag: Histogram,
     pub(crate) tunnels: Counter,
     pub(crate) tunnels_closed: Counter,
-    pub(crate) log_lines: Counter,
     pub(crate) log_drops: Counter,
     pub(crate) recent: Mutex<Ring>,
     /// Times at which it failed and was replaced.
@@ -260,7 +259,6 @@ impl WorkerStats {
             lag: Histogram::default(),
             tunnels: Counter::default(),
             tunnels_closed: Counter::default(),
-            log_lines: Counter::default(),
             log_drops: Counter::default(),
             recent: Mutex::default(),
             failures: Counter::default(),
@@ -332,6 +330,10 @@ impl WorkerStats {
 #[derive(Debug)]
 pub struct Stats {
     workers: Box<[Arc<WorkerStats>]>,
+    /// Lines that the access log's file has taken.
+    pub(crate) log_written: AtomicU64,
+    /// Lines that it has refused.
+    pub(crate) log_lost: AtomicU64,
 }
 
 impl Stats {
@@ -341,6 +343,8 @@ impl Stats {
         let workers = (0..workers.max(1)).map(|_| Arc::new(WorkerStats::new(sites, nodes)));
         Self {
             workers: workers.collect(),
+            log_written: AtomicU64::new(0),
+            log_lost: AtomicU64::new(0),
         }
     }
 
@@ -376,6 +380,8 @@ impl Stats {
         for worker in &self.workers {
             total.add(worker);
         }
+        total.log_lines = self.log_written.load(Ordering::Relaxed);
+        total.log_drops += self.log_lost.load(Ordering::Relaxed);
         total
     }
 

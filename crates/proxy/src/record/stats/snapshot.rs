@@ -112,7 +112,7 @@ pub struct Snapshot {
     pub worker_failures: u64,
     /// Lines written to the access log.
     pub log_lines: u64,
-    /// Lines that the access log was too slow for.
+    /// Lines that the access log was too slow for, or that its file refused.
     pub log_drops: u64,
 }
 
@@ -189,7 +189,6 @@ impl Snapshot {
         self.tunnels += opened;
         self.tunnels_open += opened.saturating_sub(closed);
         self.worker_failures += worker.failures.get();
-        self.log_lines += worker.log_lines.get();
         self.log_drops += worker.log_drops.get();
         self.requests += worker.requests.get();
     }
