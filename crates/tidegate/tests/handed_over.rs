@@ -367,7 +367,7 @@ fn what_discovery_does_by_itself_follows_a_reload() {
     let slowed = |to| vec![(json!("GET /search?"), json!("policy"), to)];
     write("automatic = false\nclasses = [\"/cart/*\"]\n");
     let live = "~ [culprits]: automatic = true -> false\n";
-    let fixed = "needs a restart:\n~ [culprits]: classes = ";
+    let fixed = "needs an upgrade (`tidegate upgrade`):\n~ [culprits]: classes = ";
     for words in [&["reload", "--dry-run"][..], &["reload"]] {
         assert_eq!(throttles(&front_end), slowed(Some(3)));
         let plan = done(&front_end, words);

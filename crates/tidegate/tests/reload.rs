@@ -145,7 +145,7 @@ fn what_is_no_file_any_more_is_refused_and_holds_up_no_later_reload() {
 }
 
 #[test]
-fn a_dry_run_is_a_plan_and_what_needs_a_restart_is_named() {
+fn a_dry_run_is_a_plan_and_what_needs_an_upgrade_is_named() {
     let [a, b] = ["a", "b"].map(server);
     let cluster = Cluster::default().site("shop", "*").node("n1", a, "shop");
     let scene = Scene::start("reload-dry-run", &cluster);
@@ -158,7 +158,7 @@ fn a_dry_run_is_a_plan_and_what_needs_a_restart_is_named() {
         &format!("+ node n2 \"{b}\""),
         "~ [cluster]: front_ends = 1 -> 2",
         "~ [limits]: connections = 7000 -> 99",
-        "needs a restart:\n~ [limits]: workers = \"auto\" -> 3",
+        "needs an upgrade (`tidegate upgrade`):\n~ [limits]: workers = \"auto\" -> 3",
         "nothing was done: a dry run",
     ];
     for line in lines {

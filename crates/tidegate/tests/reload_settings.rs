@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use support::scene::{Cluster, Scene};
 use support::server::{head, server};
-use support::{PATIENCE, eventually};
+use support::upgrade::upgrade;
+use support::{PATIENCE, eventually, free_address};
 
 /// How long a connection is looked at that is to be closed.
 const LOOK: Duration = Duration::from_secs(1);
@@ -99,7 +100,7 @@ fn a_request_sees_one_set_and_open_connections_the_new_one_from_their_next() {
         plan.contains("~ [forwarded]: via = not set -> \"gate\""),
         "{plan}"
     );
-    assert!(!plan.contains("needs a restart"), "{plan}");
+    assert!(!plan.contains("needs a"), "{plan}");
     eventually("requests are served by the new settings", || {
         let answer = Client::connect(scene.front_end.address).ask("/");
         let head = seen.recv().unwrap();
@@ -177,7 +178,7 @@ fn the_access_log_goes_on_off_and_elsewhere() {
     assert!(plan.contains(change), "{plan}");
     logs("first.log", "\"path\":\"/logged\"");
     let plan = reload("[log]\naccess = \"combined\"\nfile = \"second.log\"\n");
-    assert!(!plan.contains("needs a restart"), "{plan}");
+    assert!(!plan.contains("needs a"), "{plan}");
     logs("second.log", "\"GET /logged HTTP/1.1\" 200 ");
     // The signal means the log that is.
     std::fs::rename(
@@ -231,5 +232,54 @@ fn an_access_log_that_cannot_be_opened_changes_nothing() {
             assert!(error.contains(part), "{part}: {error}");
         }
     }
+    assert_eq!(scene.front_end.get("any", "/").body, "a");
+}
+
+/// What a plan says to need an upgrade does not need more than that.
+#[test]
+fn what_needs_an_upgrade_is_in_force_after_one() {
+    let cluster = Cluster::default()
+        .site("shop", "*")
+        .node("n1", server("a"), "shop");
+    let mut scene = Scene::start("reload-upgrade", &cluster);
+    let admin = free_address();
+    let more = "[limits]\nworkers = 2\n[load]\ntimeout = \"9ms\"\nrealtime = false\n\
+                [culprits]\nenabled = false\n[reconfigure]\ndry_run = true\n\
+                [state]\nkeep = false\n[process]\nreload = \"watch\"\n";
+    let text = format!(
+        "{}[admin]\naddress = \"{admin}\"\n[[listener]]\naddress = \"{}\"\n",
+        cluster.more(more).text(),
+        scene.front_end.address
+    );
+    std::fs::write(scene.file(), text).unwrap();
+    let plan = scene.reload(&[]);
+    let (_, waits) = plan
+        .split_once("needs an upgrade (`tidegate upgrade`):\n")
+        .unwrap();
+    for key in [
+        "[admin]: address",
+        "[culprits]: enabled",
+        "[limits]: workers",
+        "[load]: realtime",
+        "[load]: timeout",
+        "[process]: reload",
+        "[reconfigure]: dry_run",
+        "[state]: keep",
+    ] {
+        assert!(waits.contains(&format!("~ {key} = ")), "{key}: {plan}");
+    }
+    assert!(!plan.contains("needs a restart"), "{plan}");
+    let log = scene.log();
+    assert!(
+        log.contains("needs an upgrade (`tidegate upgrade`)"),
+        "{log}"
+    );
+    let _successor = upgrade(&mut scene.front_end);
+    scene.front_end.admin = admin;
+    let plan = scene.reload(&["--dry-run"]);
+    assert!(
+        plan.contains("nothing would change") && !plan.contains("needs"),
+        "{plan}"
+    );
     assert_eq!(scene.front_end.get("any", "/").body, "a");
 }

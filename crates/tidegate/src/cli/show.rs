@@ -121,9 +121,14 @@ pub(super) fn reloaded(reloaded: &Reloaded) -> String {
     for line in &reloaded.changes {
         out.push_str(&format!("{line}\n"));
     }
-    if !reloaded.restart.is_empty() {
-        out.push_str("needs a restart:\n");
-        for line in &reloaded.restart {
+    for (takes, lines) in [
+        ("needs an upgrade (`tidegate upgrade`)", &reloaded.upgrade),
+        ("needs a restart", &reloaded.restart),
+    ] {
+        if !lines.is_empty() {
+            out.push_str(&format!("{takes}:\n"));
+        }
+        for line in lines {
             out.push_str(&format!("{line}\n"));
         }
     }

@@ -494,21 +494,8 @@ impl LiveCluster {
         let wanted = &next.wanted;
         let moved = &mut next.others.moved;
         moved.retain(|node, site| !wanted.serves(node, site));
-        let changes = Plan::between(&state.file, &next.file).changes;
-        let restart = Plan::between(&self.started, &next.file).restart;
-        let mut notes = config.notes;
-        notes.extend(next.secrets.unread.iter().map(|path| {
-            let path = path.display();
-            format!("{path} cannot be read any more by this process: what it held before goes on")
-        }));
-        notes.extend(unseen(&state, &next));
-        notes.extend(few_files);
-        let mut reloaded = Reloaded {
-            applied: false,
-            changes,
-            restart,
-            notes,
-        };
+        let mut reloaded = self.planned(&state, &next, config.notes);
+        reloaded.notes.extend(few_files);
         let place = next.file.log.file.place();
         let log = access_log::open(&state.log, &next.log, dry_run).await;
         let log = log.map_err(|why| {
@@ -541,6 +528,27 @@ impl LiveCluster {
         self.sources.send_replace(next.wanted.sources.clone());
         *state = next;
         Ok(reloaded)
+    }
+
+    /// What a reload is to do, and what is worth knowing besides.
+    fn planned(&self, state: &Begun, next: &Begun, notes: Vec<String>) -> Reloaded {
+        let changes = Plan::between(&state.file, &next.file).changes;
+        let Plan {
+            upgrade, restart, ..
+        } = Plan::between(&self.started, &next.file);
+        let mut notes = notes;
+        notes.extend(next.secrets.unread.iter().map(|path| {
+            let path = path.display();
+            format!("{path} cannot be read any more by this process: what it held before goes on")
+        }));
+        notes.extend(unseen(state, next));
+        Reloaded {
+            applied: false,
+            changes,
+            upgrade,
+            restart,
+            notes,
+        }
     }
 
     /// One thread reads at a time. One whose disk does not answer stays behind, and the next waits for it.
@@ -656,6 +664,10 @@ impl LiveCluster {
                 for line in &reloaded.changes {
                     output.event("changed", &line.to_string());
                 }
+                for line in &reloaded.upgrade {
+                    let text = format!("{line}: needs an upgrade (`tidegate upgrade`)");
+                    output.event("upgrade_needed", &text);
+                }
                 for line in &reloaded.restart {
                     output.event("restart_needed", &format!("{line}: needs a restart"));
                 }
@@ -663,8 +675,9 @@ impl LiveCluster {
                     output.event("note", &format!("note: {note}"));
                 }
                 let text = format!(
-                    "the configuration is in force; changes: {}, and {} that need a restart",
+                    "the configuration is in force; changes: {}, and {} that need an upgrade, {} that need a restart",
                     reloaded.changes.len(),
+                    reloaded.upgrade.len(),
                     reloaded.restart.len()
                 );
                 output.event("reloaded", &text);

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! file in force ─┐            ┌─> changes   sites, nodes, sources, groups, throttles, keys, limits, time-outs, …
-//! file as it is ─┴─> compare ─┤
-//!                             └─> restart   all else: `tidegate upgrade` takes it over without losing a request
+//! file as it is ─┴─> compare ─┼─> upgrade   a new process takes it over without losing a request: `tidegate upgrade`
+//!                             └─> restart   privileges that this process has given away, and what is an agent's
 //! ```
 //!
 //! Tables of a list are the same where their name is; their order means nothing.
@@ -46,16 +46,50 @@ const LIVE_KEYS: [(&str, &str); 12] = [
     ("culprits", "most"),
     ("culprits", "least"),
 ];
+/// Keys that a new process takes over only if it is started as the first one was: this process cannot become another user.
+const STARTED_KEYS: [(&str, &str); 1] = [("process", "user")];
+/// The same where they are switched on, since they take privileges.
+const PRIVILEGED_KEYS: [(&str, &str); 2] = [("process", "marks"), ("load", "realtime")];
+/// The table of another process: an agent reads it at its start.
+const OF_AGENT: &str = "agent";
 /// What names a table of a list: the first of these that it has.
 const NAMES: [&str; 3] = ["name", "class", "address"];
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Plan {
-    /// What takes effect without a restart.
+    /// What takes effect at once.
     pub(super) changes: Vec<PlanLine>,
-    /// What does not.
+    /// What takes an upgrade.
+    pub(super) upgrade: Vec<PlanLine>,
+    /// What takes a restart.
     pub(super) restart: Vec<PlanLine>,
+}
+
+/// What a change takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Takes {
+    Reload,
+    Upgrade,
+    Restart,
+}
+
+impl Takes {
+    /// For a key of a table, or a whole one, that is to be this.
+    fn of(table: &str, key: Option<&str>, after: Option<&str>) -> Self {
+        let is_one_of = |keys: &[(&str, &str)]| key.is_some_and(|key| keys.contains(&(table, key)));
+        let is_live = match LIVE.contains(&table) {
+            true => !is_one_of(&FIXED_KEYS),
+            false => is_one_of(&LIVE_KEYS),
+        };
+        let is_on = after == Some("true");
+        let is_given_away = is_one_of(&STARTED_KEYS) || (is_on && is_one_of(&PRIVILEGED_KEYS));
+        match (is_live, table == OF_AGENT || is_given_away) {
+            (true, _) => Self::Reload,
+            (false, true) => Self::Restart,
+            (false, false) => Self::Upgrade,
+        }
+    }
 }
 
 /// A table under its name, with its keys as the file would have them: `admission.mode`, `"adaptive"`.
@@ -120,17 +154,10 @@ impl Plan {
     }
 
     fn push(&mut self, table: &str, line: PlanLine) {
-        let is_one_of = |keys: &[(&str, &str)]| {
-            let key = line.key.as_deref();
-            key.is_some_and(|key| keys.contains(&(table, key)))
-        };
-        let live = match LIVE.contains(&table) {
-            true => !is_one_of(&FIXED_KEYS),
-            false => is_one_of(&LIVE_KEYS),
-        };
-        match live {
-            true => self.changes.push(line),
-            false => self.restart.push(line),
+        match Takes::of(table, line.key.as_deref(), line.after.as_deref()) {
+            Takes::Reload => self.changes.push(line),
+            Takes::Upgrade => self.upgrade.push(line),
+            Takes::Restart => self.restart.push(line),
         }
     }
 }
@@ -210,6 +237,7 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
+    use crate::testing::key_folder;
 
     const FILE: &str = r#"
         [[listener]]
@@ -231,10 +259,14 @@ mod tests {
         Config::parse(text, "t.toml", Path::new("")).unwrap().file
     }
 
+    fn words(lines: &[PlanLine]) -> Vec<String> {
+        lines.iter().map(ToString::to_string).collect()
+    }
+
     fn plan(after: &str) -> (Vec<String>, Vec<String>) {
         let plan = Plan::between(&file(FILE), &file(after));
-        let words = |lines: &[PlanLine]| lines.iter().map(ToString::to_string).collect();
-        (words(&plan.changes), words(&plan.restart))
+        assert_eq!(words(&plan.restart), [""; 0]);
+        (words(&plan.changes), words(&plan.upgrade))
     }
 
     #[test]
@@ -246,7 +278,7 @@ mod tests {
                 "hosts",
                 "policy = \"random\"\nadmission.mode = \"off\"\nhosts",
             );
-        let (changes, restart) = plan(&after);
+        let (changes, upgrade) = plan(&after);
         assert_eq!(
             changes,
             [
@@ -257,16 +289,16 @@ mod tests {
                 "- node n1 \"10.0.0.1:80\"",
             ]
         );
-        assert_eq!(restart, [""; 0]);
+        assert_eq!(upgrade, [""; 0]);
     }
 
     #[test]
     fn what_needs_a_new_process_is_named() {
         let after = format!(
             "{FILE}[limits]\nconnections = 9\nworkers = 3\n[load]\ninterval = \"2ms\"\nrealtime = false\n\
-             [culprits]\nslo = \"1s\"\nclasses = [\"/cart/*\"]\n"
+             [process]\nreload = \"watch\"\n[culprits]\nslo = \"1s\"\nclasses = [\"/cart/*\"]\n"
         );
-        let (changes, restart) = plan(&after.replace("127.0.0.1:8080", "127.0.0.1:8081"));
+        let (changes, upgrade) = plan(&after.replace("127.0.0.1:8080", "127.0.0.1:8081"));
         assert_eq!(
             changes,
             [
@@ -278,21 +310,113 @@ mod tests {
             ]
         );
         assert_eq!(
-            restart,
+            upgrade,
             [
                 "~ [culprits]: classes = [] -> [\"/cart/*\"]",
                 "~ [load]: realtime = true -> false",
+                "~ [process]: reload = \"asked\" -> \"watch\"",
                 "~ [limits]: workers = \"auto\" -> 3",
             ]
         );
     }
 
     #[test]
+    fn privileges_that_were_given_away_and_what_is_an_agents_need_a_restart() {
+        let agent = format!(
+            "{FILE}[agent]\nkey_file = \"{}\"\n",
+            key_folder().join("n1.key").display()
+        );
+        let before = format!("{agent}[load]\nrealtime = false\n");
+        let after = format!("{agent}interval = \"2ms\"\n[process]\nuser = \"web\"\nmarks = true\n");
+        let plan = Plan::between(&file(&before), &file(&after));
+        assert_eq!(
+            words(&plan.restart),
+            [
+                "~ [load]: realtime = false -> true",
+                "~ [agent]: interval = \"1ms\" -> \"2ms\"",
+                "~ [process]: marks = false -> true",
+                "~ [process]: user = not set -> \"web\"",
+            ]
+        );
+        let back = Plan::between(&file(&after), &file(&before));
+        assert_eq!(
+            words(&back.upgrade),
+            [
+                "~ [load]: realtime = true -> false",
+                "~ [process]: marks = true -> false",
+            ]
+        );
+        assert_eq!(back.restart.len(), 2, "{back:?}");
+    }
+
+    /// A row of the page: a table, keys of it or none, and what their change takes.
+    struct Row {
+        table: String,
+        keys: Vec<String>,
+        takes: String,
+    }
+
+    fn rows() -> Vec<Row> {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operating.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let (_, rest) = page
+            .split_once("| what | takes | why |\n|---|---|---|\n")
+            .unwrap();
+        let lines = rest.lines().take_while(|it| it.starts_with('|'));
+        let row = |line: &str| {
+            let cells: Vec<_> = line.split('|').map(str::trim).collect();
+            let mut names = cells[1].split('`').skip(1).step_by(2);
+            let table = names.next().unwrap().trim_matches(['[', ']']);
+            let is_all_but = cells[1].contains("but for");
+            Row {
+                table: table.to_owned(),
+                keys: names.filter(|_| !is_all_but).map(str::to_owned).collect(),
+                takes: cells[2].to_owned(),
+            }
+        };
+        lines.map(row).collect()
+    }
+
+    #[test]
+    fn the_page_says_of_every_key_what_its_change_takes() {
+        let agent = format!(
+            "{FILE}[agent]\nkey_file = \"{}\"\n",
+            key_folder().join("n1.key").display()
+        );
+        let rows = rows();
+        let mut used = BTreeSet::new();
+        for (table, value) in tables(&file(&agent).encode()) {
+            let Encoded::Table(entries) = &value else {
+                continue;
+            };
+            for (key, _) in entries {
+                let [other, on] = [None, Some("true")].map(|to| Takes::of(table, Some(key), to));
+                let takes = match (other, on) {
+                    (Takes::Reload, Takes::Reload) => continue,
+                    (Takes::Upgrade, Takes::Upgrade) => "upgrade",
+                    (Takes::Restart, Takes::Restart) => "restart",
+                    (Takes::Upgrade, Takes::Restart) => "upgrade; restart to switch it on",
+                    mixed => panic!("{table} {key}: {mixed:?}"),
+                };
+                let of_table = rows.iter().enumerate().filter(|(_, it)| it.table == table);
+                let (named, whole): (Vec<_>, Vec<_>) = of_table
+                    .filter(|(_, it)| it.keys.is_empty() || it.keys.iter().any(|it| it == key))
+                    .partition(|(_, it)| !it.keys.is_empty());
+                let (place, row) = *(named.first().or(whole.first()))
+                    .unwrap_or_else(|| panic!("docs/operating.md lacks [{table}] {key}: {takes}"));
+                assert_eq!(row.takes, takes, "docs/operating.md: [{table}] {key}");
+                used.insert(place);
+            }
+        }
+        assert_eq!(used.len(), rows.len(), "a row of no key");
+    }
+
+    #[test]
     fn resources_come_and_go_at_once() {
         let resource = "[[node]]\nname = \"db\"\naddress = \"10.0.0.8:0\"\nrole = \"resource\"\nload.transport = \"shm\"\nload.path = \"/dev/shm/db\"\n";
-        let (changes, restart) = plan(&format!("{FILE}{resource}"));
+        let (changes, upgrade) = plan(&format!("{FILE}{resource}"));
         assert_eq!(changes, ["+ node db \"10.0.0.8:0\""]);
-        assert_eq!(restart, [""; 0]);
+        assert_eq!(upgrade, [""; 0]);
     }
 
     #[test]
