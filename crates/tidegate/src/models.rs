@@ -36,6 +36,9 @@ pub(crate) struct Status {
     pub(crate) draining: bool,
     /// Where clients connect.
     pub(crate) listeners: Vec<String>,
+    /// The configuration file, by its absolute path; null if all came from the command line.
+    #[serde(default)]
+    pub(crate) configuration: Option<String>,
     /// Front-ends known to serve these nodes, this one included.
     pub(crate) front_ends: u32,
     /// Grows with every change of a node's or site's state.

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Output;
 
 use serde_json::Value;
-use support::{folder, free_address, tidegate};
+use support::{FrontEnd, folder, free_address, tidegate};
 
 fn doctor(folder: &Path, listener: SocketAddr, node: SocketAddr, more: &[&str]) -> Output {
     let file = folder.join("tidegate.toml");
@@ -58,6 +58,57 @@ fn a_port_that_is_taken_fails_with_a_remedy_and_the_rest_is_examined() {
     // Nothing was changed: the port is still the other's, and there is no file but the configuration.
     assert_eq!(taken.local_addr().unwrap(), here);
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+}
+
+/// The ports of a front-end that runs are its own, and no reason to stop it.
+#[test]
+fn the_ports_of_the_front_end_of_this_file_are_fine() {
+    let folder = folder("doctor-running");
+    let node = TcpListener::bind("127.0.0.1:0").unwrap();
+    let cluster = format!(
+        "[limits]\nconnections = 100\nworkers = 1\n[[site]]\nname = \"a\"\n\
+         [[node]]\nname = \"n1\"\naddress = \"{}\"\nsite = \"a\"\n",
+        node.local_addr().unwrap()
+    );
+    let front_end = FrontEnd::start(&folder, &cluster);
+    let file = folder.join("tidegate.toml");
+    let examined = |file: &Path| {
+        let mut command = tidegate();
+        command.args(["doctor", "--json", "-c"]).arg(file);
+        let ran = command.output().unwrap();
+        let value: Value = serde_json::from_slice(&ran.stdout).unwrap();
+        let ports = of(&value, "port").into_iter();
+        let ports = ports.map(|it| {
+            let text = |key: &str| it[key].as_str().unwrap().to_owned();
+            (text("level"), text("text"))
+        });
+        (ran.status.code(), ports.collect::<Vec<_>>())
+    };
+    let (code, ports) = examined(&file);
+    let own = |what: &str, address: SocketAddr| {
+        let text = format!("{what} {address}: the front-end of this file has it, and runs");
+        ("ok".to_owned(), text)
+    };
+    assert_eq!(
+        ports,
+        [
+            own("listener", front_end.address),
+            own("admin", front_end.admin)
+        ]
+    );
+    assert_eq!(code, Some(0));
+    // By another name it is the same file; a copy is another one.
+    let (soft, copy) = (folder.join("soft.toml"), folder.join("copy.toml"));
+    std::os::unix::fs::symlink(&file, &soft).unwrap();
+    assert_eq!(examined(&soft).1, ports);
+    std::fs::copy(&file, &copy).unwrap();
+    let (_, others) = examined(&copy);
+    assert!(
+        others
+            .iter()
+            .all(|(level, text)| level == "warn" && text.contains("a tidegate has it")),
+        "{others:?}"
+    );
 }
 
 #[test]

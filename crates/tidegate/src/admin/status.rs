@@ -36,6 +36,7 @@ pub(crate) fn status(plane: &Plane) -> Status {
         ready: plane.is_ready(),
         draining: plane.is_draining(),
         listeners: (plane.listeners.load().iter().map(ToString::to_string)).collect(),
+        configuration: configuration(plane),
         front_ends: plane.front_ends(),
         topology_version: topology.version,
         reader: ReaderStatus {
@@ -62,6 +63,14 @@ pub(crate) fn status(plane: &Plane) -> Status {
         throttles: throttles::all(plane),
         resources: resources(plane, look.now),
     }
+}
+
+/// The file that is read again by a reload.
+fn configuration(plane: &Plane) -> Option<String> {
+    let path = plane.cluster.as_ref()?.path()?;
+    // The folder that a relative one begins at may be gone: then it stays relative.
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    Some(path.display().to_string())
 }
 
 /// Nodes that were taken out and have requests yet.

@@ -167,7 +167,9 @@ fn examine(file: Option<&Path>) -> Vec<Diagnosis> {
     if let Some(front_end) = &config.front_end {
         all.extend(front_end::examine(&machine, &config, front_end));
         let wanted = ports::wanted(&config, front_end);
-        all.extend(ports::examine(&ports::Taken::tcp(), &wanted));
+        let taken = ports::Taken::tcp();
+        let running = ports::Running::ask(&taken, &config, file);
+        all.extend(ports::examine(&taken, &wanted, running.as_ref()));
         all.extend(nodes::examine(front_end));
         let sources = discovery::notes(front_end).into_iter();
         all.extend(sources.map(|note| Diagnosis::warn("source", note, SOURCE_REMEDY)));

@@ -1,19 +1,28 @@
 //! Addresses to listen on: whether another process has them, and whether they are this machine's. The kernel's tables
-//! are read; no socket is bound to a port.
+//! are read; no socket is bound to a port. The front-end that runs with the file that is examined is asked which it has.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::Path;
+use std::time::Duration;
 
 use tidegate_node::AgentConfig;
 
 use super::Diagnosis;
+use crate::client::{Client, NamedBy};
 use crate::config::address::overlap;
+use crate::config::own_files::is_one;
 use crate::config::{Config, FrontEnd};
+use crate::models::Status;
 
 /// A TCP socket that listens, in the kernel's tables.
 const LISTENS: &str = "0A";
 /// What a front-end and an agent are called.
 const OWN_NAME: &str = "tidegate";
+
+/// What all this is called.
+const CHECK: &str = "port";
+/// How long the front-end that runs may take to answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
 /// A socket that has an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,6 +137,34 @@ pub(super) struct Listening {
     address: SocketAddr,
 }
 
+/// The front-end of the file that is examined, while it runs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Running {
+    /// Where it listens.
+    addresses: Vec<SocketAddr>,
+}
+
+impl Running {
+    /// Asks whatever has the admin address; none, if that is not the front-end of this file.
+    pub(super) fn ask(taken: &Taken, config: &Config, file: &Path) -> Option<Self> {
+        let admin = config.admin.address;
+        taken.at(admin)?;
+        let client = Client {
+            address: admin,
+            named_by: NamedBy::File(file.to_owned()),
+            token: config.admin.token.clone(),
+            patience: ANSWER_WITHIN,
+        };
+        let status: Status = client.get("/api/status").ok()?;
+        let own = status.configuration.as_deref().map(Path::new)?;
+        let listeners = status.listeners.iter();
+        let listeners = listeners.filter_map(|it| it.parse().ok());
+        is_one(own, file).then(|| Self {
+            addresses: listeners.chain([admin]).collect(),
+        })
+    }
+}
+
 /// Where a front-end listens.
 pub(super) fn wanted(config: &Config, front_end: &FrontEnd) -> Vec<Listening> {
     let listeners = front_end.listeners.iter().map(|address| Listening {
@@ -141,13 +178,22 @@ pub(super) fn wanted(config: &Config, front_end: &FrontEnd) -> Vec<Listening> {
     listeners.chain([admin]).collect()
 }
 
-/// Whether each can be had.
-pub(super) fn examine(taken: &Taken, wanted: &[Listening]) -> Vec<Diagnosis> {
+/// Whether each can be had, or the front-end that runs has it.
+pub(super) fn examine(
+    taken: &Taken,
+    wanted: &[Listening],
+    running: Option<&Running>,
+) -> Vec<Diagnosis> {
     let each = wanted.iter();
     each.map(|it| {
-        let socket = taken.at(it.address);
+        let Listening { what, address } = it;
+        let socket = taken.at(*address);
+        if socket.is_some() && running.is_some_and(|it| it.addresses.contains(address)) {
+            let text = format!("{what} {address}: the front-end of this file has it, and runs");
+            return Diagnosis::ok(CHECK, text);
+        }
         let by = socket.map(|it| owner(it.inode));
-        of_address(it, is_local(it.address.ip()), by)
+        of_address(it, is_local(address.ip()), by)
     })
     .collect()
 }
@@ -158,12 +204,11 @@ pub(super) fn of_agent(taken: &Taken, agent: &AgentConfig) -> Vec<Diagnosis> {
         what: "agent",
         address: agent.listen,
     };
-    examine(taken, &[wanted])
+    examine(taken, &[wanted], None)
 }
 
 /// What is to be said of an address, given what has it: some process, or one that this user does not see.
 fn of_address(wanted: &Listening, is_local: bool, by: Option<Option<Owner>>) -> Diagnosis {
-    const CHECK: &str = "port";
     let Listening { what, address } = wanted;
     if !is_local {
         return Diagnosis::fail(

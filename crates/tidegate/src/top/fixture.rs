@@ -128,6 +128,7 @@ pub(super) fn status() -> Status {
         ready: true,
         draining: false,
         listeners: vec!["127.0.0.1:8080".into()],
+        configuration: None,
         front_ends: 2,
         topology_version: 4,
         reader: ReaderStatus {
