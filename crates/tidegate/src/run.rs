@@ -293,6 +293,9 @@ async fn discover(
             start.withheld = found.withheld;
         }
         begun.add(others, (added, moved), front_end, output);
+        if front_end.reconfigure.is_none() {
+            begun.say_moved(output);
+        }
     }
     start.sources = discovery.book();
     Ok(discovery)

@@ -90,6 +90,10 @@ impl Scene {
         (done.status.success(), String::from_utf8(text).unwrap())
     }
 
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.join("front-end.log")).unwrap()
+    }
+
     /// The servers that answer for a site.
     fn serve(&self, site: &str) -> BTreeSet<String> {
         let host = format!("{site}.example");
@@ -470,4 +474,82 @@ fn without_moves_the_command_says_how_to_get_them() {
     assert_eq!(said.status.code(), Some(1));
     let text = String::from_utf8(said.stderr).unwrap();
     assert!(text.contains("see [reconfigure]"), "{text}");
+}
+
+#[test]
+fn a_forced_move_that_empties_a_site_warns() {
+    let scene = Scene::start("moves-emptied", "", |_| None);
+    let file = scene.folder.join("tidegate.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("max = 3", "max = 4")).unwrap();
+    assert!(scene.said(&["reload"]).0);
+    let warning =
+        "site shop has no other node: until it gets one its requests are answered 503 (no_node)";
+    let order = ["move", "s1", "blog", "--force"];
+    let (done, text) = scene.said(&[&order[..], &["--dry-run"]].concat());
+    assert!(
+        done && text.contains(&format!("warning: {warning}")),
+        "{text}"
+    );
+    assert!(!scene.log().contains(warning), "nothing was done");
+    let (done, text) = scene.said(&order);
+    assert!(
+        done && text.contains(&format!("warning: {warning}")),
+        "{text}"
+    );
+    assert_eq!(scene.log().matches(warning).count(), 1);
+    assert_eq!(scene.front_end.get("shop.example", "/").status, 503);
+    let (done, text) = scene.said(&["move", "b1", "shop"]);
+    assert!(done && !text.contains("warning"), "{text}");
+    assert_eq!(scene.serve("shop"), set(&["b1"]));
+}
+
+#[test]
+fn a_node_that_may_not_go_back_says_why_once() {
+    let scene = Scene::start("moves-held", "", |_| None);
+    let file = scene.folder.join("tidegate.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let bounds = "nodes = { min = 1, max = 3 }\n";
+    let check = "check = { path = \"/\", body = \"s1\", interval = \"100ms\" }\n";
+    std::fs::write(&file, text.replacen(bounds, &format!("{bounds}{check}"), 1)).unwrap();
+    assert!(scene.said(&["reload"]).0);
+    assert!(scene.said(&["move", "b1", "shop"]).0);
+    assert!(scene.said(&["moves", "freeze", "blog"]).0);
+    let held =
+        "b1 takes no requests of shop, and cannot go back to blog: operators have frozen the site";
+    eventually("it is to go back", || {
+        scene.said(&["moves"]).1.contains(held).then_some(())
+    });
+    for words in [&["why", "shop"][..], &["why", "blog"], &["status"]] {
+        let (_, text) = scene.said(words);
+        assert!(text.contains(held), "{words:?}: {text}");
+    }
+    assert_eq!(scene.count("shop"), 2);
+    assert!(scene.said(&["moves", "thaw", "blog"]).0);
+    eventually("the node goes back", || {
+        (scene.count("shop") == 1).then_some(())
+    });
+    let log = scene.log();
+    assert_eq!(log.matches(held).count(), 1, "{log}");
+    assert_eq!(log.matches("gives back node b1").count(), 1, "{log}");
+    let (_, text) = scene.said(&["moves"]);
+    assert!(!text.contains(held), "{text}");
+}
+
+#[test]
+fn nodes_that_have_moved_stay_when_an_upgrade_switches_moves_off_and_that_is_said() {
+    let mut scene = Scene::start("moves-off", "", |_| None);
+    assert!(scene.said(&["move", "b1", "shop"]).0);
+    let file = scene.folder.join("tidegate.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("enabled = true", "enabled = false")).unwrap();
+    let _successor = upgrade(&mut scene.front_end);
+    assert_eq!(scene.serve("shop"), set(&["s1", "b1"]));
+    let log = scene.log();
+    let said = "nodes are not moved any more ([reconfigure] `enabled`), and stay where they were moved: b1 at shop";
+    assert_eq!(log.matches(said).count(), 1, "{log}");
+    let (_, text) = scene.said(&["status"]);
+    let note = "b1: it was moved to shop, and stays: [reconfigure] is off";
+    assert!(text.contains(note), "{text}");
+    assert!(!text.contains("b2: it was moved"), "{text}");
 }

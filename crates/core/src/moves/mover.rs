@@ -118,6 +118,21 @@ pub struct MoverLook {
     pub begin: Option<ChosenMove>,
     /// A node that cannot serve the site to which it has come: its move back. No move begins beside it.
     pub back: Option<MovePlan>,
+    /// Such nodes that may not go back now.
+    pub held: Vec<HeldBack>,
+}
+
+/// A node that cannot serve its site, and may not go back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldBack {
+    /// The node.
+    pub node: NodeNumber,
+    /// The site that it cannot serve.
+    pub site: SiteNumber,
+    /// The site that it is to go back to.
+    pub back: SiteNumber,
+    /// What does not allow it.
+    pub why: NoMove,
 }
 
 /// What a front-end thinks of a site.
@@ -248,13 +263,17 @@ impl Mover {
             }
         }
         // First: a move that load asks for may be held back, look after look.
-        look.back = self.unfit(sight, now);
+        (look.back, look.held) = self.unfit(sight, now);
         look.begin = look.begin.filter(|_| look.back.is_none());
         look
     }
 
-    /// The way back of a node that does not take requests of its new site.
-    fn unfit(&mut self, sight: &MoverSight<'_>, now: Timestamp) -> Option<MovePlan> {
+    /// The way back of a node that does not take requests of its new site, and those that have none now.
+    fn unfit(
+        &mut self,
+        sight: &MoverSight<'_>,
+        now: Timestamp,
+    ) -> (Option<MovePlan>, Vec<HeldBack>) {
         for (mind, seen) in self.nodes.iter_mut().zip(sight.nodes) {
             let Some(probation) = mind.probation else {
                 continue;
@@ -263,20 +282,32 @@ impl Mover {
             let ready = seen.ready.filter(|it| Some(it.site) == site);
             mind.probation = probation.look(ready.map(|it| it.is_up), now);
         }
-        let minds = self.nodes.iter().enumerate();
-        let mut back = minds.filter_map(|(number, mind)| {
-            let site = mind.probation?.back(now)?;
+        let (mut way, mut held) = (None, Vec::new());
+        for (number, mind) in self.nodes.iter().enumerate() {
+            let back = mind.probation.and_then(|it| it.back(now));
+            let Some((back, known)) = back.zip(mind.known) else {
+                continue;
+            };
+            let node = NodeNumber(number as u16);
             let wish = MoveWish {
-                node: NodeNumber(number as u16),
-                receiver: site,
+                node,
+                receiver: back,
                 cause: MoveCause::Revert,
                 owner: self.config.owner,
                 force: false,
             };
-            // A rule that stands in its way may not at a later look.
-            self.wished(sight, wish).ok()
-        });
-        back.next()
+            match self.wished(sight, wish) {
+                Ok(plan) => way = way.or(Some(plan)),
+                // It may be allowed at a later look.
+                Err(why) => held.push(HeldBack {
+                    node,
+                    site: known.site,
+                    back,
+                    why,
+                }),
+            }
+        }
+        (way, held)
     }
 
     /// A move that it was asked to begin was begun.

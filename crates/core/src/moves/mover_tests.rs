@@ -16,6 +16,8 @@ struct Bench {
     loads: Vec<f64>,
     /// Nodes that take no requests of x.
     unfit: Vec<usize>,
+    /// Those of them that may not go back, as of the last look.
+    held: Vec<HeldBack>,
     /// No move begins by load.
     paused: bool,
     now: Timestamp,
@@ -64,6 +66,7 @@ impl Bench {
             mover: Mover::new(constitution, config, 7),
             loads: vec![0.0; 6],
             unfit: Vec::new(),
+            held: Vec::new(),
             paused: false,
             now: Timestamp::from_millis(10_000),
             joined: Vec::new(),
@@ -116,6 +119,7 @@ impl Bench {
         };
         let look = self.mover.look(&sight, self.now);
         assert_eq!(look.help, []);
+        self.held = look.held;
         for (node, turn) in look.turns {
             if let NodeTurn::Joins(site) = turn {
                 self.joined.push((node, site));
@@ -325,6 +329,38 @@ fn a_lent_node_that_a_front_end_finds_out_of_service_goes_home() {
     assert_eq!(bench.site_of(2), X);
     bench.run(1010);
     assert_eq!(bench.site_of(2), Y);
+}
+
+#[test]
+fn a_way_back_that_a_rule_forbids_is_held_and_says_which() {
+    let mut bench = Bench::new(false, config());
+    bench.run(1);
+    let plan = bench.ordered(2, X, false).unwrap();
+    bench.carry_out(plan);
+    bench.run(1);
+    // The site that it came from takes no more.
+    let nodes = (0..6).map(|number| MovableNode {
+        name: format!("n{number}"),
+        home: if number < 2 { "x" } else { "y" }.into(),
+    });
+    let sites = vec![rules("x", 1, 5), rules("y", 1, 3)];
+    let full = Constitution::new(sites, nodes.collect(), false, 1).unwrap();
+    bench.mover = Mover::new(full, config(), 8);
+    bench.unfit = vec![2];
+    bench.run(900);
+    assert_eq!(bench.held, []);
+    bench.run(200);
+    let held = HeldBack {
+        node: NodeNumber(2),
+        site: X,
+        back: Y,
+        why: NoMove::AtCeiling,
+    };
+    assert_eq!((bench.held.clone(), bench.site_of(2)), (vec![held], X));
+    assert!(held.why.is_rule() && !NoMove::OldView(2).is_rule());
+    bench.unfit.clear();
+    bench.run(10);
+    assert_eq!(bench.held, [], "it takes requests");
 }
 
 #[test]

@@ -161,6 +161,24 @@ pub enum NoMove {
     AtCeiling,
 }
 
+impl NoMove {
+    /// Whether it holds until operators or another move change that. Anything else is over with a next look or a few.
+    pub fn is_rule(self) -> bool {
+        match self {
+            Self::Frozen | Self::Pinned | Self::AtFloor | Self::AtCeiling => true,
+            Self::Unknown
+            | Self::NoWords
+            | Self::ReceiverTaken
+            | Self::DonorTaken
+            | Self::WindowOver
+            | Self::OldView(_)
+            | Self::NotServing
+            | Self::OwnSite
+            | Self::OnItsWay => false,
+        }
+    }
+}
+
 impl<'a> MoveView<'a> {
     /// Sites by number, `None` for one whose words cannot be had; nodes by number.
     pub fn new(

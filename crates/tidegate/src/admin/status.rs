@@ -294,6 +294,7 @@ pub(super) fn node_status(
     trouble
         .notes
         .extend(moves.and_then(|it| it.failure(&node.name)));
+    trouble.notes.extend(stays(plane, &node.name));
     NodeStatus {
         name: node.name.clone(),
         address: node.address.to_string(),
@@ -317,6 +318,16 @@ pub(super) fn node_status(
         share,
         recent: node_recent(look, id),
     }
+}
+
+/// That a node is where it was moved, if none is moved any more.
+fn stays(plane: &Plane, node: &str) -> Option<String> {
+    let cluster = plane.cluster.as_ref().filter(|_| plane.moves.is_none())?;
+    let moved = cluster.moved_now();
+    let site = moved.load().get(node)?.clone();
+    Some(format!(
+        "it was moved to {site}, and stays: [reconfigure] is off"
+    ))
 }
 
 fn responses(look: &Look, id: NodeId) -> BTreeMap<String, u64> {

@@ -9,7 +9,8 @@ use tidegate_remote::clock;
 use crate::client::{AdminArgs, Client};
 use crate::failure::Failure;
 use crate::moves::models::{
-    FreezeRequest, MoveDone, MoveRecord, MoveRequest, MoveUnderWay, MovesSite, MovesStatus,
+    FreezeRequest, HeldBackNode, MoveDone, MoveRecord, MoveRequest, MoveUnderWay, MovesSite,
+    MovesStatus,
 };
 use crate::output::Output;
 
@@ -87,7 +88,10 @@ pub(super) fn order(args: MoveArgs, output: Output) -> Result<(), Failure> {
         true => "moved",
         false => "can move",
     };
-    let text = format!("{verb}: {} from {} to {}", done.node, done.from, done.to);
+    let mut text = format!("{verb}: {} from {} to {}", done.node, done.from, done.to);
+    if let Some(warning) = &done.warning {
+        text.push_str(&format!("\nwarning: {warning}"));
+    }
     Ok(output.result(&text, &done)?)
 }
 
@@ -145,6 +149,7 @@ fn text(status: &MovesStatus) -> String {
     lines.extend(status.sites.iter().map(site));
     let unfollowed = status.unfollowed.iter();
     lines.extend(unfollowed.map(|it| format!("{} is not moved: {}", it.node, it.why)));
+    lines.extend(status.held_back.iter().map(HeldBackNode::text));
     lines.extend(status.under_way.iter().map(under_way));
     if status.moves.is_empty() && status.under_way.is_empty() {
         lines.push("no node has moved".into());

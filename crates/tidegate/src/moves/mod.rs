@@ -184,7 +184,7 @@ impl Desk {
             pressure: seen.pressure,
             verdict: seen.verdict.clone(),
             best: seen.best.clone(),
-            held_back: order.or_else(|| status.trouble.clone()),
+            held_back: held_back(order.or_else(|| status.trouble.clone()), site, status),
         })
     }
 
@@ -196,12 +196,24 @@ impl Desk {
     /// Why the node's last move was not carried through, in a sentence; none if it was.
     pub(crate) fn failure(&self, node: &str) -> Option<String> {
         let shown = self.board.shown();
+        let mut held = shown.status.held_back.iter();
+        if let Some(held) = held.find(|it| it.node == node) {
+            return Some(held.text());
+        }
         let last = shown.status.moves.iter().find(|it| it.node == node)?;
         let (from, to, why) = (&last.from, &last.to, last.failed.as_ref()?);
         Some(format!(
             "its last move, from {from} to {to}, was not carried through: {why}"
         ))
     }
+}
+
+/// What holds moves back, of all sites and of this one.
+fn held_back(all: Option<String>, site: &str, status: &MovesStatus) -> Option<String> {
+    let nodes = status.held_back.iter();
+    let of_site = nodes.filter(|it| it.site == site || it.back == site);
+    let parts: Vec<_> = all.into_iter().chain(of_site.map(|it| it.text())).collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 impl Board {

@@ -37,6 +37,9 @@ pub(crate) struct MoveDone {
     /// The move's number; null if there is none.
     #[serde(default)]
     pub(crate) number: Option<u64>,
+    /// What becomes of a site that has no other node; null if it has one.
+    #[serde(default)]
+    pub(crate) warning: Option<String>,
 }
 
 /// `POST /api/moves/freeze`, `POST /api/moves/thaw`.
@@ -63,6 +66,9 @@ pub(crate) struct MovesStatus {
     /// Nodes that are not moved, as their agents do not follow their words.
     #[serde(default)]
     pub(crate) unfollowed: Vec<UnfollowedNode>,
+    /// Nodes that do not take requests of the site that they have come to, and cannot go back now.
+    #[serde(default)]
+    pub(crate) held_back: Vec<HeldBackNode>,
     /// Moves that are not over.
     #[serde(default)]
     pub(crate) under_way: Vec<MoveUnderWay>,
@@ -108,6 +114,32 @@ pub(crate) struct UnfollowedNode {
     pub(crate) node: String,
     /// Why.
     pub(crate) why: String,
+}
+
+/// A node that cannot serve its site, and cannot go back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct HeldBackNode {
+    /// Its name.
+    pub(crate) node: String,
+    /// The site that it cannot serve.
+    pub(crate) site: String,
+    /// The site that it is to go back to.
+    pub(crate) back: String,
+    /// What does not allow it.
+    pub(crate) why: String,
+}
+
+impl HeldBackNode {
+    /// In a sentence.
+    pub(crate) fn text(&self) -> String {
+        let Self {
+            node,
+            site,
+            back,
+            why,
+        } = self;
+        format!("{node} takes no requests of {site}, and cannot go back to {back}: {why}")
+    }
 }
 
 /// A move that is not over.

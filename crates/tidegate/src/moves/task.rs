@@ -1,6 +1,7 @@
 //! The task that looks, moves and says so.
 
 mod back;
+mod emptied;
 mod freeze;
 mod shown;
 mod withheld;
@@ -39,6 +40,7 @@ use crate::config::{Movable, NodeRead, Reconfigure};
 use crate::models::MovedNodes;
 use crate::output::{self, Output};
 use crate::reload::LiveCluster;
+use back::WaysBack;
 
 /// How often onlookers see something new.
 const SHOWN_EVERY: Duration = Duration::from_millis(200);
@@ -67,6 +69,7 @@ pub(crate) struct MovesTask {
     party: Option<Party>,
     history: History,
     under_way: MovesUnderWay,
+    ways_back: WaysBack,
     counts: BTreeMap<(&'static str, bool), u64>,
     /// The move that a dry run has said last.
     said: Option<(NodeNumber, SiteNumber)>,
@@ -95,6 +98,7 @@ impl MovesTask {
             party: None,
             history: History::default(),
             under_way: MovesUnderWay::default(),
+            ways_back: WaysBack::default(),
             counts: BTreeMap::new(),
             said: None,
             trouble: None,
@@ -135,6 +139,7 @@ impl MovesTask {
             help,
             begin,
             back,
+            held,
         } = party.mover.look(&reading.sight(), now);
         for atomic in reading.mend {
             party.carry_out(atomic).await;
@@ -164,6 +169,7 @@ impl MovesTask {
         if let Some(chosen) = begin {
             self.begin(chosen, now).await;
         }
+        self.note_held(&held, back.as_ref());
         if let Some(plan) = back {
             self.give_back(&plan, now).await;
         }
@@ -192,6 +198,7 @@ impl MovesTask {
             party.places = Places::of(party.mover.constitution(), &topology);
             return;
         }
+        self.ways_back = WaysBack::default();
         for record in self.under_way.give_up() {
             self.end(record, Some("the configuration has changed".into()));
         }
@@ -507,6 +514,7 @@ impl MovesTask {
             moved: !request.dry_run,
             under_way: false,
             number: None,
+            warning: self.emptied(&plan),
         };
         if request.dry_run {
             return Ok(done);
@@ -590,6 +598,9 @@ impl MovesTask {
                 return Err(why);
             }
         };
+        if let Some(warning) = &done.warning {
+            self.output.event("site_emptied", warning);
+        }
         let done = MoveDone {
             number: Some(number),
             ..done

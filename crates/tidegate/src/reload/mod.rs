@@ -214,6 +214,24 @@ impl Begun {
     }
 }
 
+impl Begun {
+    /// Says which nodes stay where a former process has moved them, now that none is moved any more.
+    pub(crate) fn say_moved(&self, output: Output) {
+        let moved = self.others.moved.iter();
+        let named: Vec<_> = moved
+            .map(|(node, site)| format!("{node} at {site}"))
+            .collect();
+        if named.is_empty() {
+            return;
+        }
+        let text = format!(
+            "nodes are not moved any more ([reconfigure] `enabled`), and stay where they were moved: {}",
+            named.join(", ")
+        );
+        output.event("moved_stay", &text);
+    }
+}
+
 /// How a front-end ends that is asked to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DrainTimes {

@@ -55,12 +55,14 @@ impl MovesTask {
         let sites = self.party.as_ref().map_or_else(Vec::new, sites);
         let unfollowed = self.party.as_ref().map(Party::unfollowed);
         let under_way = self.shown_under_way();
+        let held_back = self.held_back();
         let mut shown = self.orders.board.shown();
         shown.on_their_way = on_their_way;
         let status = &mut shown.status;
         status.trouble = self.trouble.as_ref().map(|it| it.text().to_owned());
         status.sites = sites;
         status.unfollowed = unfollowed.unwrap_or_default();
+        status.held_back = held_back;
         status.under_way = under_way;
         status.moves = self.history.all();
         let counts = self.counts.iter();
