@@ -31,7 +31,7 @@ pub use connections::ServiceConnections;
 pub use kernel::options as kernel_options;
 pub use moves::{
     HookError, HookPart, KeptError, MovesError, MovesEvent, MovesWatch, check_kept_folder,
-    kept_file,
+    kept_files,
 };
 pub use parse::mounts::{Hierarchy, hierarchies};
 pub use privilege::STARTING as STARTING_CAPABILITIES;

@@ -139,6 +139,7 @@ impl Node {
         // Notes its run, and stands still while there is a file `hold`.
         let gate = format!(
             "#!/bin/sh\necho $TIDEGATE_GENERATION $TIDEGATE_SITE >> {root}/runs\n\
+             echo $$ > {root}/gate.pid\n\
              while [ -e {root}/hold ]; do touch {root}/held; sleep 0.01; done\n"
         );
         std::fs::write(folder.join("gate"), gate).unwrap();
@@ -309,6 +310,12 @@ impl Drop for Scene {
     }
 }
 
+/// Whether a process runs: it stays as a zombie where nothing waits for it.
+fn runs(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|it| !it.contains(") Z "))
+}
+
 /// Asks for both sites until it is enough; each is answered by itself.
 fn ask_on(
     front_end: SocketAddr,
@@ -387,8 +394,8 @@ fn a_moved_nodes_nginx_is_set_up_before_it_serves_its_new_site() {
     assert!(asked.load(Ordering::Relaxed) > MANY);
 }
 
-/// The agent of the last node is killed while that is set up for the blog: the move is taken back, and the next agent sets the
-/// node up for the shop, where it has stayed.
+/// The agent of the last node is killed while that is set up for the blog: the move is taken back, and the next agent ends the
+/// command that was left running, and then sets the node up for the shop, where it has stayed.
 fn killed_while_its_hook_runs(scene: &mut Scene) {
     let before = scene.last().runs().len();
     let hold = scene.last().folder.join("hold");
@@ -406,8 +413,12 @@ fn killed_while_its_hook_runs(scene: &mut Scene) {
     let node = scene.nodes.last_mut().unwrap();
     signal(node.agent.as_ref().unwrap().id(), "KILL");
     node.agent = None;
-    std::fs::remove_file(&hold).unwrap();
+    let left = std::fs::read_to_string(node.folder.join("gate.pid")).unwrap();
+    let left = left.trim();
+    assert!(runs(left), "the command outlives its agent");
     node.start_agent();
+    eventually("the next agent ends it", || (!runs(left)).then_some(()));
+    std::fs::remove_file(&hold).unwrap();
     let done = moving.wait_with_output().unwrap();
     assert!(!done.status.success(), "{done:?}");
     eventually("b2 serves the shop again", || {
@@ -421,6 +432,12 @@ fn killed_while_its_hook_runs(scene: &mut Scene) {
         cut.ends_with(" blog") && again.ends_with(" shop"),
         "{runs:?}"
     );
+    let said = format!("has left running was ended: process group {left}");
+    let log = scene.last().folder.join("agent.log");
+    eventually("the agent says that it ended that, and then began", || {
+        let log = std::fs::read_to_string(&log).unwrap();
+        (log.find(&said)? < log.rfind("hook begins")?).then_some(())
+    });
     let generation = |run: &str| run.split(' ').next().unwrap().to_owned();
     assert_ne!(generation(cut), generation(again), "once per generation");
 }

@@ -216,7 +216,7 @@ fn a_hooks_target_that_is_another_file_is_refused() {
         (file.clone(), "this configuration file"),
         (
             folder.join("state/moves.kept"),
-            "the file of [agent.moves] `state`",
+            "a file of [agent.moves] `state`",
         ),
     ] {
         let text = agent_text(&folder, &key, &target);

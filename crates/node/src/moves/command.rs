@@ -13,6 +13,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use tidegate_core::time::Timestamp;
 use tidegate_remote::clock;
 
+use super::left::LeftCommand;
+
 /// Most of a command's output that is kept; the rest is read and thrown away.
 const OUTPUT_BYTES_MAX: usize = 4096;
 /// Most reads of output at once: what writes without end does not outrun the deadline.
@@ -45,12 +47,14 @@ pub(super) struct EndedCommand {
     pub(super) output: String,
 }
 
-/// Until when a command may run.
+/// Until when a command may run, and where it is noted that it does.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits<'a> {
     pub(super) deadline: Timestamp,
     /// The agent ends.
     pub(super) stop: &'a AtomicBool,
+    /// For an agent after this one; none: nothing is kept.
+    pub(super) left: Option<&'a LeftCommand>,
 }
 
 /// Runs a command to its end.
@@ -69,7 +73,7 @@ pub(super) fn run(
             output: Some(output),
             kept: Vec::new(),
         }
-        .wait(limits),
+        .noted(limits),
         Err(error) => not_started(error),
     }
 }
@@ -104,6 +108,24 @@ struct Running {
 }
 
 impl Running {
+    /// Waits for the end, and what runs is noted as long. A command that cannot be noted is ended at once.
+    fn noted(mut self, limits: Limits<'_>) -> EndedCommand {
+        let Some(left) = limits.left else {
+            return self.wait(limits);
+        };
+        if let Err(error) = left.note(Pid::from_child(&self.child)) {
+            let why = format!("cannot note that it runs: {error}");
+            return EndedCommand {
+                end: self.kill(CommandEnd::NotStarted(why)),
+                output: String::new(),
+            };
+        }
+        let ended = self.wait(limits);
+        // A note that stays names a process that is gone.
+        left.forget().ok();
+        ended
+    }
+
     fn wait(mut self, limits: Limits<'_>) -> EndedCommand {
         let end = self.end(limits);
         self.read();
@@ -215,6 +237,7 @@ mod tests {
         let limits = Limits {
             deadline: clock::now() + within,
             stop: &stop,
+            left: None,
         };
         run(&arguments, &[("TIDEGATE_SITE", "shop".into())], limits)
     }
@@ -231,6 +254,7 @@ mod tests {
         let limits = Limits {
             deadline: clock::now() + LONG,
             stop: &stop,
+            left: None,
         };
         let none = run(&["/no/such".to_owned()], &[], limits);
         assert!(matches!(none.end, CommandEnd::NotStarted(_)), "{none:?}");
@@ -258,11 +282,44 @@ mod tests {
     }
 
     #[test]
+    fn a_command_is_noted_while_it_runs_and_one_that_cannot_be_does_not_run() {
+        let folder = std::env::temp_dir().join(format!("tidegate-noted-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let stop = AtomicBool::new(false);
+        let noted = |folder: &std::path::Path, text: &str| {
+            let left = LeftCommand::of(folder);
+            let limits = Limits {
+                deadline: clock::now() + LONG,
+                stop: &stop,
+                left: Some(&left),
+            };
+            run(&["/bin/sh", "-c", text].map(str::to_owned), &[], limits)
+        };
+        let note = folder.join("moves.command");
+        // The note follows the beginning: the command waits for it.
+        let waits = format!(
+            "while [ ! -s {0} ]; do sleep 0.01; done; echo $$; cat {0}",
+            note.display()
+        );
+        let ended = noted(&folder, &waits);
+        let (own, noted_as) = ended.output.split_once('\n').unwrap();
+        assert_eq!(noted_as.split(' ').next(), Some(own), "{ended:?}");
+        assert!(!note.exists());
+        let ended = noted(&folder.join("none"), "sleep 600");
+        assert!(
+            matches!(&ended.end, CommandEnd::NotStarted(why) if why.starts_with("cannot note that it runs")),
+            "{ended:?}"
+        );
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
     fn an_agent_that_ends_kills_its_command() {
         let stop = AtomicBool::new(true);
         let limits = Limits {
             deadline: clock::now() + LONG,
             stop: &stop,
+            left: None,
         };
         let arguments = ["/bin/sleep", "600"].map(str::to_owned);
         assert_eq!(run(&arguments, &[], limits).end, CommandEnd::Stopped);

@@ -20,6 +20,7 @@ use tidegate_core::moves::agent::HookEnd;
 use tidegate_remote::clock;
 
 use super::command::{CommandEnd, Limits, run};
+use super::left::LeftCommand;
 use super::{kept, trust};
 use crate::config::{HookTemplate, SiteHook};
 
@@ -91,7 +92,12 @@ impl SiteHook {
     }
 
     /// Sets the node's servers up for the site.
-    pub(super) fn run(&self, of: &HookRun, stop: &AtomicBool) -> HookDone {
+    pub(super) fn run(
+        &self,
+        of: &HookRun,
+        stop: &AtomicBool,
+        left: Option<&LeftCommand>,
+    ) -> HookDone {
         let mut said = Vec::new();
         let failed = |end: Option<u8>, is_undone, said| HookDone {
             end: HookEnd {
@@ -114,7 +120,7 @@ impl SiteHook {
             }
         };
         let (from, to) = (of.from.clone().unwrap_or_default(), self.name.clone());
-        let Err(end) = self.run_commands(of, [&from, &to], stop, &mut said) else {
+        let Err(end) = self.run_commands(of, [&from, &to], (stop, left), &mut said) else {
             return failed(Some(0), true, said);
         };
         let undone = undo.map_or(Ok(()), Undo::put_back);
@@ -126,7 +132,9 @@ impl SiteHook {
             CommandEnd::Exit(_)
             | CommandEnd::Signal(_)
             | CommandEnd::TimedOut
-            | CommandEnd::NotStarted(_) => self.run_commands(of, [&to, &from], stop, &mut said),
+            | CommandEnd::NotStarted(_) => {
+                self.run_commands(of, [&to, &from], (stop, left), &mut said)
+            }
         };
         let is_undone = undone.is_ok() && again.is_ok();
         said.push(match is_undone {
@@ -143,7 +151,7 @@ impl SiteHook {
         &self,
         of: &HookRun,
         [from, to]: [&str; 2],
-        stop: &AtomicBool,
+        (stop, left): (&AtomicBool, Option<&LeftCommand>),
         said: &mut Vec<String>,
     ) -> Result<(), CommandEnd> {
         let environment = [
@@ -155,6 +163,7 @@ impl SiteHook {
         let limits = Limits {
             deadline: clock::now() + self.timeout,
             stop,
+            left,
         };
         for command in &self.commands {
             let ended = run(command, &environment, limits);

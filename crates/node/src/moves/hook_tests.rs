@@ -52,7 +52,7 @@ impl Scene {
             node: "n1".into(),
             generation: 5,
         };
-        self.hook(lines).run(&of, &AtomicBool::new(false))
+        self.hook(lines).run(&of, &AtomicBool::new(false), None)
     }
 }
 
@@ -141,14 +141,16 @@ fn a_hook_that_takes_too_long_or_is_stopped_has_no_exit_code() {
         node: "n1".into(),
         generation: 5,
     };
-    let done = hook.run(&of, &AtomicBool::new(false));
+    let done = hook.run(&of, &AtomicBool::new(false), None);
     assert_eq!(done.end, end(None, false));
     assert!(
         done.said[0].contains("the hook's time is over"),
         "{:?}",
         done.said
     );
-    let done = scene.hook(&["sleep 600"]).run(&of, &AtomicBool::new(true));
+    let done = scene
+        .hook(&["sleep 600"])
+        .run(&of, &AtomicBool::new(true), None);
     assert_eq!(done.end, end(None, false), "what it did is not known");
 }
 
@@ -183,7 +185,7 @@ fn what_is_wrong_is_found_before_anything_is_done() {
         node: "n1".into(),
         generation: 5,
     };
-    let done = hook.run(&of, &AtomicBool::new(false));
+    let done = hook.run(&of, &AtomicBool::new(false), None);
     assert_eq!((done.end, done.said.len()), (end(None, true), 3));
     assert_eq!(scene.read("target"), None);
     // A link under the target's name is no target.

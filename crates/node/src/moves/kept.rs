@@ -22,14 +22,14 @@ use rustix::fs::OFlags;
 use tidegate_core::moves::agent::KeptAssignment;
 use tidegate_core::moves::words::{Count24, SiteNumber};
 
-use super::trust;
+use super::{left, trust};
 
 /// In the folder.
 const NAME: &str = "moves.kept";
 
-/// The file that an agent keeps in its folder.
-pub fn kept_file(folder: &Path) -> PathBuf {
-    folder.join(NAME)
+/// The files that an agent keeps in its folder.
+pub fn kept_files(folder: &Path) -> [PathBuf; 2] {
+    [folder.join(NAME), left::file(folder)]
 }
 
 const HEAD: &str = "tidegate moves 1";
@@ -165,7 +165,7 @@ impl KeptFile {
         trust::folder(folder).map_err(KeptError::Folder)?;
         Ok(Self {
             folder: folder.to_owned(),
-            path: kept_file(folder),
+            path: folder.join(NAME),
         })
     }
 

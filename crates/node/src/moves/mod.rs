@@ -11,16 +11,18 @@
 //! agent's file has for one of its sites.
 //!
 //! Inputs: words of the region, the kernel's table of connections, the agent's file. Failure case: what cannot be kept on the
-//! disk is not begun, and the move is taken back. An agent that is killed leaves a command of its hook running.
+//! disk is not begun, and the move is taken back. An agent that is killed leaves a command of its hook running: the next one
+//! ends it, if both have `state`.
 
 mod command;
 mod hook;
 mod kept;
+mod left;
 mod trust;
 mod watch;
 
 pub use hook::{HookError, HookPart};
-pub use kept::{KeptError, check_kept_folder, kept_file};
+pub use kept::{KeptError, check_kept_folder, kept_files};
 pub use watch::{MovesError, MovesEvent, MovesWatch};
 
 use crate::config::MovesConfig;

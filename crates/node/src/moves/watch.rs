@@ -23,6 +23,7 @@ use tidegate_remote::{RegionMemory, clock};
 
 use super::hook::{HookDone, HookRun};
 use super::kept::{Kept, KeptError, KeptFile};
+use super::left::LeftCommand;
 use crate::config::MovesConfig;
 use crate::connections::ServiceConnections;
 
@@ -128,6 +129,8 @@ struct Watcher {
     events: SyncSender<MovesEvent>,
     part: AgentPart,
     file: Option<KeptFile>,
+    /// Where a command that runs is noted.
+    left: Option<LeftCommand>,
     /// What a blank word A becomes.
     republished: Option<Assignment>,
     connections: ServiceConnections,
@@ -148,13 +151,15 @@ impl Watcher {
         stop: Arc<AtomicBool>,
         events: SyncSender<MovesEvent>,
     ) -> Result<Self, KeptError> {
-        let file = config.state.as_deref().filter(|_| !config.sites.is_empty());
-        let file = file.map(KeptFile::of).transpose()?;
+        let folder = config.state.as_deref().filter(|_| !config.sites.is_empty());
+        let file = folder.map(KeptFile::of).transpose()?;
+        let left = folder.map(LeftCommand::of);
+        let ended = left.as_ref().map_or(Ok(None), LeftCommand::end)?;
         let kept = file.as_ref().map_or(Ok(None), KeptFile::read)?;
         let names = names(&config);
         let kept = kept.map(|it| it.assignment(&names));
         let has_hooks = !config.sites.is_empty();
-        Ok(Self {
+        let watcher = Self {
             part: AgentPart::new(has_hooks, kept),
             republished: kept
                 .filter(|it| it.is_sure)
@@ -165,12 +170,20 @@ impl Watcher {
             stop,
             events,
             file,
+            left,
             hook: None,
             unbegun: None,
             told: None,
             other_list: None,
             garbled: None,
-        })
+        };
+        if let Some(group) = ended {
+            let text = format!(
+                "a hook's command that an agent before this one has left running was ended: process group {group}"
+            );
+            watcher.say("hook_left", text);
+        }
+        Ok(watcher)
     }
 
     fn run(mut self) {
@@ -361,9 +374,9 @@ impl Watcher {
                 run.generation
             ),
         );
-        let stop = Arc::clone(&self.stop);
+        let (stop, left) = (Arc::clone(&self.stop), self.left.clone());
         let thread = std::thread::Builder::new().name("tidegate-hook".into());
-        match thread.spawn(move || hook.run(&run, &stop)) {
+        match thread.spawn(move || hook.run(&run, &stop, left.as_ref())) {
             Ok(thread) => self.hook = Some(RunningHook { site, thread }),
             Err(error) => {
                 self.say("hook_failed", format!("hook of {site}: no thread: {error}"));

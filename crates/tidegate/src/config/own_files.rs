@@ -246,12 +246,11 @@ impl Names<'_> {
         if let Some(moves) = &it.moves.value
             && let Some(state) = &moves.state.value
         {
-            let kept = tidegate_node::kept_file(state);
-            all.push(Some(self.named(
-                &kept,
-                moves.state.at.clone(),
-                "the file of [agent.moves] `state`",
-            )));
+            let kept = tidegate_node::kept_files(state);
+            let at = &moves.state.at;
+            let named =
+                |path: PathBuf| self.named(&path, at.clone(), "a file of [agent.moves] `state`");
+            all.extend(kept.map(|path| Some(named(path))));
         }
         all.into_iter().flatten().collect()
     }
