@@ -4,289 +4,66 @@
 mod support;
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use support::published::PublishedLoad;
-use support::server::server;
-use support::{Agent, FrontEnd, eventually, folder, master_key, node_key, request, tidegate};
-use tidegate_core::moves::numbering::site_list;
-use tidegate_core::moves::words::{
-    AGENT_WORD, ASSIGNMENT_WORD, AgentStatus, AgentStep, Assignment, AssignmentState, Count24,
-    LockState, SITE_LIST_WORD, SiteLock, SiteNumber,
+use support::moving::{
+    EndsWith, Home, NODES, SITES, Scene, all_serve, ask_on, assignments, serving, trouble, watch,
 };
+use support::{Agent, FrontEnd, eventually, node_key, tidegate};
+use tidegate_core::moves::words::{
+    Assignment, AssignmentState, Count24, LockState, SiteLock, SiteNumber,
+};
+use tidegate_remote::Region as _;
 use tidegate_remote::udp::key_file::KeyFile;
-use tidegate_remote::udp::{Responder, ResponderOptions, UdpOptions, UdpRegion};
-use tidegate_remote::{Region as _, RegionMemory};
+use tidegate_remote::udp::{UdpOptions, UdpRegion};
 
-/// Between two looks, and two requests.
-const PACE: Duration = Duration::from_millis(1);
-const NODES: [(&str, &str); 4] = [
-    ("s1", "shop"),
-    ("b1", "blog"),
-    ("b2", "blog"),
-    ("b3", "blog"),
-];
 /// Lines of `[reconfigure]`: agents set nodes up.
 const HOOKS: &str = "drain = \"5s\"\nhook = \"20s\"\n";
-/// Sites by number: their names, sorted.
-const SITES: [&str; 2] = ["blog", "shop"];
 
-/// A node that publishes the load that the test says, and answers over UDP.
-struct Node {
-    memory: Arc<RegionMemory>,
-    address: SocketAddr,
-    /// None: it does not answer.
-    responder: Option<Responder>,
-    load: PublishedLoad,
-}
-
-impl Node {
-    fn start(test: &str, master: &Path, name: &str) -> Self {
-        let path = format!(
-            "/dev/shm/tidegate-moves-region-{test}-{name}-{}",
-            std::process::id()
-        );
-        let memory = Arc::new(RegionMemory::create(path.as_ref()).unwrap());
-        let key = std::fs::read_to_string(node_key(master, name)).unwrap();
-        let keys = KeyFile::parse(&key).unwrap().nodes().unwrap();
-        let keys = keys.into_iter().map(|it| it.key).collect();
-        let options = ResponderOptions {
-            realtime: false,
-            ..ResponderOptions::new("127.0.0.1:0".parse().unwrap(), keys)
-        };
-        let responder = Responder::spawn(Arc::clone(&memory), options).unwrap();
-        let load = PublishedLoad::start(Arc::clone(&memory));
-        Self {
-            memory,
-            address: responder.address(),
-            responder: Some(responder),
-            load,
-        }
-    }
-
-    /// Writes words A and L as front-ends have left them.
-    fn begin(&self, assignment: Assignment) {
-        let words = [
-            (ASSIGNMENT_WORD, assignment.pack()),
-            (SITE_LIST_WORD, site_list(SITES)),
-        ];
-        for (word, value) in words {
-            assert_eq!(self.memory.compare_and_swap(word, 0, value).unwrap(), 0);
-        }
-    }
-
-    fn word(&self) -> u64 {
-        self.memory.word(0).unwrap()
-    }
-
-    /// Says what an agent says that follows this word of the node and has nothing to do.
-    fn follow(&self, assignment: Assignment, has_hooks: bool) {
-        let status = AgentStatus {
-            generation: assignment.generation,
-            step: AgentStep::Begun,
-            connections: 0,
-            exit_code: 0,
-            has_hooks,
-        };
-        let held = self.memory.word(AGENT_WORD).unwrap();
-        let swapped = self
-            .memory
-            .compare_and_swap(AGENT_WORD, held, status.pack());
-        assert_eq!(swapped.unwrap(), held, "the test alone writes it");
+impl Home for Agent {
+    fn lines(&self) -> String {
+        format!(
+            "engine = \"region\"\nhome = \"udp://{}\"\nhome_key_name = \"home\"\n",
+            self.address
+        )
     }
 }
 
-/// All words of nodes at one moment; none before each has one.
-fn assignments(nodes: &[Node]) -> Option<Vec<Assignment>> {
-    let read = || nodes.iter().map(Node::word).collect::<Vec<_>>();
-    let (mut words, mut again) = (read(), read());
-    while words != again {
-        (words, again) = (again, read());
-    }
-    let words = words.into_iter();
-    words
-        .map(|word| Assignment::unpack(word).unwrap())
-        .collect()
+/// With an agent as home that answers.
+fn start(test: &str) -> Scene<Agent> {
+    let home = |_: &Path, master: &Path| Agent::start(&node_key(master, "home"));
+    let scene = Scene::with(test, home);
+    eventually("the home answers", || lock(&scene, 0));
+    scene
 }
 
-/// Watches the words of nodes until it is enough: floors hold, and no generation goes back.
-fn watch(nodes: &[Node], enough: &AtomicBool, looks: &AtomicU64) {
-    let mut before: Option<Vec<Assignment>> = None;
-    while !enough.load(Ordering::Relaxed) {
-        let Some(now) = assignments(nodes) else {
-            continue;
-        };
-        for (number, site) in SITES.iter().enumerate() {
-            let serves = |it: &&Assignment| it.is_serving() && it.site.index() == number;
-            let count = now.iter().filter(serves).count();
-            assert!((1..=3).contains(&count), "{site}: {now:?}");
-        }
-        if let Some(before) = &before {
-            for (before, now) in before.iter().zip(&now) {
-                assert!(
-                    !before.generation.is_after(now.generation),
-                    "{before:?} {now:?}"
-                );
-            }
-        }
-        before = Some(now);
-        looks.fetch_add(1, Ordering::Relaxed);
-        std::thread::park_timeout(PACE);
-    }
+/// What a site's lock holds at the home; none if that does not answer.
+fn lock(scene: &Scene<Agent>, site: usize) -> Option<u64> {
+    let key = std::fs::read_to_string(scene.folder.join("home.key")).unwrap();
+    let key = KeyFile::parse(&key).unwrap().nodes().unwrap().remove(0).key;
+    let options = UdpOptions {
+        wait: Duration::from_millis(100),
+        tries: 3,
+    };
+    let mut home = UdpRegion::connect(scene.home.address, key, options).unwrap();
+    let word = SiteNumber(site as u8).lock_word();
+    home.fetch_and_add(word, 0).ok()
 }
 
-/// Asks for both sites until it is enough. Every request is answered.
-fn ask_on(address: SocketAddr, enough: &AtomicBool, asked: &AtomicUsize) {
-    while !enough.load(Ordering::Relaxed) {
-        for site in SITES {
-            let head =
-                format!("GET / HTTP/1.1\r\nhost: {site}.example\r\nconnection: close\r\n\r\n");
-            let status = request(address, &head).map(|it| it.status);
-            assert_eq!(status, Some(200), "{site}");
-            asked.fetch_add(1, Ordering::Relaxed);
-        }
-        std::thread::park_timeout(PACE);
-    }
-}
-
-/// The cluster, and the home of its words.
-struct Scene {
-    folder: PathBuf,
-    master: PathBuf,
-    nodes: Arc<Vec<Node>>,
-    servers: Vec<SocketAddr>,
-    home: Agent,
-}
-
-impl Scene {
-    fn start(test: &str) -> Self {
-        let folder = folder(test);
-        let master = master_key(&folder);
-        let scene = Self {
-            nodes: Arc::new(
-                NODES
-                    .map(|(name, _)| Node::start(test, &master, name))
-                    .into(),
-            ),
-            servers: NODES.map(|(name, _)| server(name)).into(),
-            home: Agent::start(&node_key(&master, "home")),
-            folder,
-            master,
-        };
-        eventually("the home answers", || scene.lock(0));
-        scene
-    }
-
-    fn front_end(&self, name: &str, blog_min: u32) -> FrontEnd {
-        self.front_end_with(name, blog_min, "")
-    }
-
-    /// With more lines of `[reconfigure]`.
-    fn front_end_with(&self, name: &str, blog_min: u32, more: &str) -> FrontEnd {
-        let mut text = format!(
-            "[cluster]\nfront_ends = 3\n[load]\nkey_file = \"{}\"\ninterval = \"2ms\"\nrealtime = false\n[reconfigure]\nenabled = true\n\
-             engine = \"region\"\nhome = \"udp://{}\"\nhome_key_name = \"home\"\nhistory = \"50ms\"\nmoves_max = 1000\n{more}",
-            self.master.display(),
-            self.home.address
-        );
-        for (site, min) in [("shop", 1), ("blog", blog_min)] {
-            text.push_str(&format!(
-                "[[site]]\nname = \"{site}\"\nhosts = [\"{site}.example\"]\npolicy = \"round_robin\"\nnodes = {{ min = {min}, max = 3 }}\n"
-            ));
-        }
-        for (((node, site), address), own) in NODES.iter().zip(&self.servers).zip(&*self.nodes) {
-            text.push_str(&format!(
-                "[[node]]\nname = \"{node}\"\naddress = \"{address}\"\nsite = \"{site}\"\nload = {{ transport = \"udp\", address = \"{}\" }}\n",
-                own.address
-            ));
-        }
-        let folder = self.folder.join(name);
-        std::fs::create_dir_all(&folder).unwrap();
-        FrontEnd::start(&folder, &text)
-    }
-
-    /// Loads follow the requests: nodes that serve the site by their words have work that waits.
-    fn load(&self, loaded: &str) {
-        let Some(assignments) = assignments(&self.nodes) else {
-            return;
-        };
-        for (node, assignment) in self.nodes.iter().zip(assignments) {
-            let is_loaded = SITES[assignment.site.index()] == loaded;
-            node.load.set(if is_loaded { 8 } else { 0 });
-        }
-    }
-
-    /// Nodes that serve a site by their words.
-    fn count(&self, site: &str) -> usize {
-        let all = assignments(&self.nodes).unwrap_or_default();
-        all.iter()
-            .filter(|it| SITES[it.site.index()] == site)
-            .count()
-    }
-
-    /// Moves since the nodes began.
-    fn moves(&self) -> u32 {
-        let all = assignments(&self.nodes).unwrap_or_default();
-        all.iter().map(|it| it.generation.get() - 1).sum()
-    }
-
-    /// The load is at one site until it has three nodes.
-    fn flow_to(&self, site: &str) {
-        eventually(&format!("two nodes come to {site}"), || {
-            self.load(site);
-            (self.count(site) == 3).then_some(())
-        });
-    }
-
-    /// What a site's lock holds at the home; none if that does not answer.
-    fn lock(&self, site: usize) -> Option<u64> {
-        let key = std::fs::read_to_string(self.folder.join("home.key")).unwrap();
-        let key = KeyFile::parse(&key).unwrap().nodes().unwrap().remove(0).key;
-        let options = UdpOptions {
-            wait: Duration::from_millis(100),
-            tries: 3,
-        };
-        let mut home = UdpRegion::connect(self.home.address, key, options).unwrap();
-        let word = SiteNumber(site as u8).lock_word();
-        home.fetch_and_add(word, 0).ok()
-    }
-
-    /// Whether all locks at the home are free.
-    fn is_at_rest(&self) -> bool {
-        (0..SITES.len()).all(|site| {
-            let lock = self.lock(site).map(SiteLock::unpack);
-            let lock = lock.and_then(|it| it.unwrap());
-            lock.is_some_and(|it| it.state == LockState::Idle)
-        })
-    }
-}
-
-/// How many nodes a front-end has serve a site, as its clients see it.
-fn serving(front_end: &FrontEnd, site: &str) -> usize {
-    let host = format!("{site}.example");
-    let answers = (0..24).map(|_| front_end.get(&host, "/").body);
-    answers.collect::<BTreeSet<_>>().len()
-}
-
-fn all_serve(front_ends: &[&FrontEnd], site: &str, nodes: usize) {
-    for front_end in front_ends {
-        eventually("a front-end follows the words", || {
-            (serving(front_end, site) == nodes).then_some(())
-        });
-    }
-}
-
-fn trouble(front_end: &FrontEnd) -> Option<String> {
-    let trouble = front_end.api("/api/moves")["trouble"].clone();
-    trouble.as_str().map(ToOwned::to_owned)
+/// Whether all locks at the home are free.
+fn is_at_rest(scene: &Scene<Agent>) -> bool {
+    (0..SITES.len()).all(|site| {
+        let lock = lock(scene, site).map(SiteLock::unpack);
+        let lock = lock.and_then(|it| it.unwrap());
+        lock.is_some_and(|it| it.state == LockState::Idle)
+    })
 }
 
 /// Load that goes from site to site, while one of three front-ends is stopped, wakes, is killed and comes back.
-fn one_front_end_after_the_other_fails(scene: &Scene, one: &FrontEnd, two: &FrontEnd) {
+fn one_front_end_after_the_other_fails(scene: &Scene<Agent>, one: &FrontEnd, two: &FrontEnd) {
     let three = scene.front_end("three", 1);
     scene.flow_to("shop");
     all_serve(&[one, two, &three], "shop", 3);
@@ -309,12 +86,12 @@ fn one_front_end_after_the_other_fails(scene: &Scene, one: &FrontEnd, two: &Fron
         scene.flow_to("shop");
         scene.flow_to("blog");
         all_serve(&[one, two, &three], "blog", 3);
-        eventually("no lock stays taken", || scene.is_at_rest().then_some(()));
+        eventually("no lock stays taken", || is_at_rest(scene).then_some(()));
     }
 }
 
 /// The home is killed: nodes stay, requests go on. It comes back without words.
-fn the_home_fails(scene: &mut Scene, one: &FrontEnd, two: &FrontEnd, asked: &AtomicUsize) {
+fn the_home_fails(scene: &mut Scene<Agent>, one: &FrontEnd, two: &FrontEnd, asked: &AtomicUsize) {
     scene.home.kill();
     eventually("the front-ends say that the home is silent", || {
         let told =
@@ -332,12 +109,12 @@ fn the_home_fails(scene: &mut Scene, one: &FrontEnd, two: &FrontEnd, asked: &Ato
     scene.flow_to("shop");
     all_serve(&[one, two], "shop", 3);
     assert_eq!((trouble(one), trouble(two)), (None, None));
-    eventually("no lock stays taken", || scene.is_at_rest().then_some(()));
+    eventually("no lock stays taken", || is_at_rest(scene).then_some(()));
 }
 
 #[test]
 fn front_ends_agree_on_moves_whatever_becomes_of_one_and_of_the_home() {
-    let mut scene = Scene::start("moves-region");
+    let mut scene = start("moves-region");
     let (one, two) = (scene.front_end("one", 1), scene.front_end("two", 1));
     let nodes = Arc::clone(&scene.nodes);
     let (enough, asked, looks) = (
@@ -359,18 +136,9 @@ fn front_ends_agree_on_moves_whatever_becomes_of_one_and_of_the_home() {
     assert!(looks.load(Ordering::Relaxed) > 100);
 }
 
-/// What goes on beside a test ends with it, however it ends.
-struct EndsWith<'a>(&'a AtomicBool);
-
-impl Drop for EndsWith<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 #[test]
 fn a_front_end_with_another_configuration_moves_nothing_and_says_so() {
-    let scene = Scene::start("moves-disagree");
+    let scene = start("moves-disagree");
     let one = scene.front_end("one", 1);
     eventually("the words have begun", || {
         let (moves, all) = (one.api("/api/moves"), assignments(&scene.nodes));
@@ -410,7 +178,7 @@ fn a_front_end_with_another_configuration_moves_nothing_and_says_so() {
 
 #[test]
 fn a_site_that_one_front_end_freezes_is_frozen_for_all_until_any_thaws_it() {
-    let scene = Scene::start("moves-region-frozen");
+    let scene = start("moves-region-frozen");
     let said = |front_end: &FrontEnd, words: &[&str]| {
         let admin = front_end.admin.to_string();
         let done = tidegate().args(words).args(["--admin", &admin]).output();
@@ -449,7 +217,7 @@ fn a_site_that_one_front_end_freezes_is_frozen_for_all_until_any_thaws_it() {
 
 #[test]
 fn a_node_whose_agent_has_no_hooks_is_not_moved_and_that_is_said() {
-    let scene = Scene::start("moves-no-hooks");
+    let scene = start("moves-no-hooks");
     let one = scene.front_end_with("one", 1, HOOKS);
     let unfollowed = || one.api("/api/moves")["unfollowed"].clone();
     eventually("words have begun, and no agent follows them", || {
@@ -495,7 +263,7 @@ fn a_node_whose_agent_has_no_hooks_is_not_moved_and_that_is_said() {
 /// The home is gone: nothing but the nodes' own words says where they are, and no front-end moves them meanwhile.
 #[test]
 fn a_front_end_that_starts_knows_where_nodes_are_before_its_first_request() {
-    let mut scene = Scene::start("moves-at-start");
+    let mut scene = start("moves-at-start");
     scene.home.kill();
     let (blog, shop) = (SiteNumber(0), SiteNumber(1));
     let serves = |site| Assignment::first(Count24::new(5), site, false);

@@ -4,6 +4,7 @@
 
 pub(crate) mod client;
 pub(crate) mod culprits;
+pub(crate) mod moving;
 pub(crate) mod published;
 pub(crate) mod scene;
 pub(crate) mod server;
