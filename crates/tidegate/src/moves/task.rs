@@ -7,6 +7,7 @@ mod shown;
 mod withheld;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -343,9 +344,12 @@ impl MovesTask {
         let constitution = party.constitution();
         let names = constitution.node_name(node).zip(constitution.site(site));
         let Some((name, site)) = names else { return };
-        // What is there at the beginning is where it is.
-        let Some(begun) = self.under_way.by_node.remove(&node) else {
-            return;
+        let generation = party.mover.assignment(node).map(|it| it.generation);
+        let is_later = |before| generation.is_some_and(|it| it.is_after(before));
+        // What is there at the beginning is where it is, also if an operator's move has begun before that was seen.
+        let begun = match self.under_way.by_node.entry(node) {
+            Entry::Occupied(begun) if is_later(begun.get().before) => begun.remove(),
+            Entry::Occupied(_) | Entry::Vacant(_) => return,
         };
         let (name, site) = (name.to_owned(), site.name.clone());
         if site != begun.record.to {
