@@ -177,6 +177,32 @@ fn a_front_end_with_another_configuration_moves_nothing_and_says_so() {
 }
 
 #[test]
+fn every_front_end_says_since_when_it_sends_a_moved_node_requests_of_its_new_site() {
+    let scene = start("moves-region-times");
+    let (one, other) = (scene.front_end("one", 1), scene.front_end("other", 1));
+    eventually("the other one is ready to follow", || {
+        other.api("/api/moves")["trouble"].is_null().then_some(())
+    });
+    let admin = one.admin.to_string();
+    let mut command = tidegate();
+    let moved = command.args(["move", "b1", "shop", "--admin", &admin]);
+    let moved = moved.output().unwrap();
+    assert!(moved.status.success(), "{moved:?}");
+    let last = |front_end: &FrontEnd| {
+        let last = front_end.api("/api/moves")["moves"][0].clone();
+        (last["node"] == "b1").then_some(last)
+    };
+    let made = last(&one).unwrap();
+    let followed = eventually("the other one follows", || last(&other));
+    let decided = made["decided_us"].as_u64().unwrap();
+    for seen in [&made, &followed] {
+        assert!(seen["assigned_us"].as_u64().unwrap() > decided, "{seen}");
+        assert_eq!(seen["generation"], 2, "the words began with 1: {seen}");
+    }
+    assert!(followed["decided_us"].is_null(), "{followed}");
+}
+
+#[test]
 fn a_site_that_one_front_end_freezes_is_frozen_for_all_until_any_thaws_it() {
     let scene = start("moves-region-frozen");
     let said = |front_end: &FrontEnd, words: &[&str]| {

@@ -190,6 +190,15 @@ pub(crate) struct MoveRecord {
     pub(crate) expected: Option<f64>,
     /// Why it was not carried through; null if it was.
     pub(crate) failed: Option<String>,
+    /// The generation of the node's word that it brings: the same at all front-ends.
+    #[serde(default)]
+    pub(crate) generation: u32,
+    /// When this front-end decided it, in microseconds since 1970; null if it followed.
+    #[serde(default)]
+    pub(crate) decided_us: Option<u64>,
+    /// From when on this front-end sends the node requests of its new site, likewise; null if it was not carried through.
+    #[serde(default)]
+    pub(crate) assigned_us: Option<u64>,
 }
 
 /// Moves of a kind.

@@ -6,6 +6,7 @@ use tidegate_core::moves::evidence::{Judgement, WindowEnd};
 use tidegate_core::moves::mover::SiteMind;
 use tidegate_core::moves::steps::AttemptEnd;
 use tidegate_core::moves::words::MoveCause;
+use tidegate_remote::clock;
 
 use super::models::MoveRecord;
 
@@ -32,6 +33,11 @@ impl History {
     pub(super) fn all(&self) -> Vec<MoveRecord> {
         self.moves.iter().cloned().collect()
     }
+}
+
+/// The time of day in microseconds, as records of moves say it.
+pub(super) fn unix_us() -> u64 {
+    clock::unix().as_micros() as u64
 }
 
 /// Why a node moves, in a word.

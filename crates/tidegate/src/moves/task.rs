@@ -33,7 +33,7 @@ use super::agents::Agents;
 use super::engine::{NodeRegions, Reached, WAITS, Words, Worker};
 use super::models::{MoveDone, MoveRecord, MoveRequest};
 use super::party::{Party, ROUND_TRIP, Trouble};
-use super::record::{History, cause, unfinished};
+use super::record::{History, cause, unfinished, unix_us};
 use super::sight::Places;
 use super::under_way::{MovesUnderWay, why_back};
 use super::{Order, Orders};
@@ -280,8 +280,11 @@ impl MovesTask {
             Ok(()) => {
                 let text = format!("node {node} serves {to} instead of {from}, as its word says");
                 self.output.event("followed", &text);
-                let number = self.under_way.next_number();
-                self.history.push(MoveRecord { number, ..seen });
+                self.history.push(MoveRecord {
+                    number: self.under_way.next_number(),
+                    assigned_us: Some(unix_us()),
+                    ..seen
+                });
             }
             Err(why) => {
                 self.again_at = now + AGAIN_AFTER;
@@ -311,6 +314,9 @@ impl MovesTask {
             pressure: None,
             expected: None,
             failed: None,
+            generation: assignment.generation.get(),
+            decided_us: None,
+            assigned_us: None,
         })
     }
 
@@ -361,11 +367,15 @@ impl MovesTask {
         }
         let assigned = BTreeMap::from([(name.clone(), site)]);
         let refused = self.cluster.assign(assigned).await.err();
-        if refused.is_some() {
-            self.take_back(node, &begun.record.from).await;
-            self.under_way.to_release.insert(name);
+        let mut record = begun.record;
+        match refused.is_some() {
+            true => {
+                self.take_back(node, &record.from).await;
+                self.under_way.to_release.insert(name);
+            }
+            false => record.assigned_us = Some(unix_us()),
         }
-        self.end(begun.record, refused.map(|why| why.to_string()));
+        self.end(record, refused.map(|why| why.to_string()));
     }
 
     /// Begins a move that load asks for, or says what a dry run would do.
@@ -433,6 +443,9 @@ impl MovesTask {
             pressure: chosen.map(|it| it.before),
             expected: chosen.map(|it| it.after),
             failed: None,
+            generation: plan.assignment.generation.next().get(),
+            decided_us: Some(unix_us()),
+            assigned_us: None,
         })
     }
 

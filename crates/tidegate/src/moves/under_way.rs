@@ -165,6 +165,9 @@ mod tests {
             pressure: None,
             expected: None,
             failed: None,
+            generation: 2,
+            decided_us: None,
+            assigned_us: None,
         }
     }
 
