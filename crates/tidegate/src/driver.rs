@@ -5,6 +5,7 @@
 //!  changes  ──┤                            │
 //!  probes   ──┼──> channel ─> Director tick ┼──> probes to send
 //!  readers  ──┘                 each 1 ms   └──> events to report
+//!  words of nodes that have changed ──────────> the task that moves nodes looks
 //! ```
 //!
 //! It decides nothing and waits for nothing: a probe is sent by the task that takes it from the
@@ -24,7 +25,7 @@ use tidegate_core::topology::{
     AdminState, ChangeError, CheckFailure, CheckResult, ClusterChange, Health, NodeId, Topology,
 };
 use tidegate_proxy::Shared;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use crate::output::Output;
 use crate::reads::{ReadNode, Reads, WantedReads};
@@ -191,6 +192,7 @@ pub(crate) struct DriverParts {
 pub(crate) struct Driver {
     overrides: Overrides,
     stats: Arc<DriverStats>,
+    words_changed: Arc<Notify>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -199,13 +201,15 @@ impl Driver {
     pub(crate) fn spawn(parts: DriverParts) -> std::io::Result<Self> {
         let (sender, receiver) = sync_channel(MESSAGES_MAX);
         let stats = Arc::new(DriverStats::default());
-        let mut running = Running::new(parts, Arc::clone(&stats));
+        let words_changed = Arc::new(Notify::new());
+        let mut running = Running::new(parts, Arc::clone(&stats), Arc::clone(&words_changed));
         let thread = std::thread::Builder::new()
             .name("director".into())
             .spawn(move || running.run(&receiver))?;
         Ok(Self {
             overrides: Overrides(sender),
             stats,
+            words_changed,
             thread: Some(thread),
         })
     }
@@ -213,6 +217,11 @@ impl Driver {
     /// A handle for overrides and probes' answers.
     pub(crate) fn overrides(&self) -> Overrides {
         self.overrides.clone()
+    }
+
+    /// What is notified, for one, within a tick of a read that finds a node's word 0 changed.
+    pub(crate) fn words_changed(&self) -> Arc<Notify> {
+        Arc::clone(&self.words_changed)
     }
 
     /// Its counters.
@@ -235,6 +244,9 @@ impl Drop for Driver {
 struct Running {
     parts: DriverParts,
     stats: Arc<DriverStats>,
+    words_changed: Arc<Notify>,
+    /// As of the last tick.
+    word_changes: u64,
     rungs: RungWatch,
     keys: KeyWatch,
     /// Overrides that wait for the topology with their effect.
@@ -246,12 +258,14 @@ struct Running {
 }
 
 impl Running {
-    fn new(parts: DriverParts, stats: Arc<DriverStats>) -> Self {
+    fn new(parts: DriverParts, stats: Arc<DriverStats>, words_changed: Arc<Notify>) -> Self {
         let front_ends = parts.director.front_ends();
         stats.front_ends.store(front_ends.into(), Ordering::Relaxed);
         Self {
             parts,
             stats,
+            words_changed,
+            word_changes: 0,
             rungs: RungWatch::default(),
             keys: KeyWatch::default(),
             waiting: Vec::new(),
@@ -347,6 +361,10 @@ impl Running {
         parts.director.handle_tick(&parts.shared.table, now);
         if let Some(topology) = parts.director.poll_topology() {
             parts.shared.publish(topology);
+        }
+        let changes = parts.shared.table.word_changes();
+        if std::mem::replace(&mut self.word_changes, changes) != changes {
+            self.words_changed.notify_one();
         }
         if parts.director.has_room_for_waiting(&parts.shared.table) {
             parts.shared.room_freed.notify_waiters();
@@ -537,6 +555,17 @@ mod tests {
         drop(driver);
         let late = runtime.block_on(overrides.give(NodeId(0), AdminState::Ready));
         assert_eq!(late, Err(OverrideError::Gone));
+    }
+
+    #[test]
+    fn a_word_that_changes_is_said_at_the_next_tick() {
+        let (driver, shared) = testing::driver();
+        let (changed, runtime) = (driver.words_changed(), testing::runtime());
+        for held in [1, 2] {
+            let now = tidegate_remote::clock::now();
+            shared.table.note_first_word(NodeId(0), held, now);
+            runtime.block_on(changed.notified());
+        }
     }
 
     #[test]

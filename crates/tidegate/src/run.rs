@@ -497,8 +497,7 @@ impl Running {
         apply_overrides(&shared.throttles, throttles, &kept_file, &names, output)?;
         start.learned.throttle(&shared.throttles, &names, output);
         let (reads, resources) = loads(front_end.reads, &front_end.resources, options, &shared)?;
-        let started = clock::now();
-        let (desk, upgrades) = upgrade::desk(given.upgrades);
+        let (started, (desk, upgrades)) = (clock::now(), upgrade::desk(given.upgrades));
         if given.is_successor {
             wait_for_loads(&shared.table, reads.nodes(), clock::now);
         }
@@ -516,7 +515,8 @@ impl Running {
         let reach = Reach { culprits, ..reach };
         let checks = probe::start(due, reach.clone());
         let cluster = begun.map(|begun| Arc::new(LiveCluster::new(begun, reach)));
-        let moves = moves::begin(front_end.reconfigure, cluster.as_ref(), &shared, output);
+        let moving = front_end.reconfigure.zip(cluster.as_ref());
+        let moves = moves::begin(moving, &shared, driver.words_changed(), output);
         let plane = Arc::new(Plane {
             cluster,
             sources: start.sources,

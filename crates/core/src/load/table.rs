@@ -153,6 +153,7 @@ pub struct LoadTable {
     words: Places<WordBox>,
     /// By node: its word 0, as reads tell it.
     first_words: Places<FirstWord>,
+    word_changes: AtomicU64,
     counters: Places<CounterSlot>,
     sites: Places<SiteSlot>,
     /// By site.
@@ -213,6 +214,7 @@ impl LoadTable {
             nodes: Places::new(nodes, Slot::unknown),
             words: Places::new(nodes, WordBox::default),
             first_words: Places::new(nodes, FirstWord::default),
+            word_changes: AtomicU64::new(0),
             counters: Places::new(nodes, CounterSlot::default),
             sites: Places::new(sites, SiteSlot::new),
             kinds: Places::new(sites, KindPlaces::default),
@@ -631,7 +633,14 @@ impl LoadTable {
     /// A read that was sent at this moment found this in the node's word 0. One writer per node.
     #[inline]
     pub fn note_first_word(&self, node: NodeId, held: u64, sent_at: Timestamp) {
-        self.first_words[node.index()].note(held, sent_at);
+        if self.first_words[node.index()].note(held, sent_at) {
+            self.word_changes.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How often reads have found another word 0 than before, of all nodes.
+    pub fn word_changes(&self) -> u64 {
+        self.word_changes.load(Ordering::Relaxed)
     }
 
     /// What the node's word 0 held at some moment since this one; none before the first read.

@@ -191,10 +191,12 @@ pub(super) struct FirstWord {
 }
 
 impl FirstWord {
-    /// Written by the node's reader alone.
-    pub(super) fn note(&self, held: u64, sent_at: Timestamp) {
+    /// Written by the node's reader alone. Whether it is another one than before.
+    pub(super) fn note(&self, held: u64, sent_at: Timestamp) -> bool {
+        let before = self.get();
         self.held.store(held, Ordering::Release);
         self.sent_at.store(sent_at.nanos(), Ordering::Release);
+        before.is_none_or(|(before, _)| before != held)
     }
 
     /// Another node has the place.
@@ -217,10 +219,13 @@ mod tests {
     fn word_0_is_what_the_last_read_found() {
         let word = FirstWord::default();
         assert_eq!(word.get(), None);
-        word.note(7, Timestamp::from_millis(5));
+        assert!(word.note(7, Timestamp::from_millis(5)), "the first one");
         assert_eq!(word.get(), Some((7, Timestamp::from_millis(5))));
+        assert!(!word.note(7, Timestamp::from_millis(6)));
+        assert!(word.note(8, Timestamp::from_millis(7)));
         word.clear();
         assert_eq!(word.get(), None);
+        assert!(word.note(8, Timestamp::from_millis(8)), "another node's");
     }
 
     #[test]

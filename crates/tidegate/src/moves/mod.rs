@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_proxy::Shared;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::config::Reconfigure;
 use crate::models::{NodeMove, WhyMoves};
@@ -86,17 +86,19 @@ struct Shown {
 struct Orders {
     config: Reconfigure,
     orders: mpsc::Receiver<Order>,
+    /// Notified when a read has found a node's word changed.
+    words_changed: Arc<Notify>,
     board: Arc<Board>,
 }
 
 /// Begins to move nodes, if that is wanted and the cluster can change. Needs a runtime around it.
 pub(crate) fn begin(
-    config: Option<Reconfigure>,
-    cluster: Option<&Arc<LiveCluster>>,
+    moving: Option<(Reconfigure, &Arc<LiveCluster>)>,
     shared: &Arc<Shared>,
+    words_changed: Arc<Notify>,
     output: Output,
 ) -> Option<Desk> {
-    let (config, cluster) = (config?, Arc::clone(cluster?));
+    let (config, cluster) = moving?;
     let (sender, orders) = mpsc::channel(ORDERS_MAX);
     let board = Arc::new(Board {
         paused: AtomicBool::new(false),
@@ -118,9 +120,11 @@ pub(crate) fn begin(
     let orders = Orders {
         config,
         orders,
+        words_changed,
         board,
     };
-    tokio::spawn(MovesTask::new(cluster, Arc::clone(shared), orders, output).run());
+    let task = MovesTask::new(Arc::clone(cluster), Arc::clone(shared), orders, output);
+    tokio::spawn(task.run());
     Some(desk)
 }
 

@@ -108,13 +108,15 @@ impl MovesTask {
         }
     }
 
-    /// Looks at each S until the front-end ends.
+    /// Looks at each S, and as soon as a node's word has changed, until the front-end ends.
     pub(crate) async fn run(mut self) {
         let mut ticks = interval(self.orders.config.sensitivity);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let words_changed = Arc::clone(&self.orders.words_changed);
         while !self.orders.board.ended.load(Ordering::Relaxed) {
             tokio::select! {
                 _ = ticks.tick() => self.look().await,
+                () = words_changed.notified() => self.look().await,
                 order = self.orders.orders.recv() => match order {
                     Some(order) => self.carry_out(order, &mut ticks).await,
                     None => return,
@@ -425,6 +427,8 @@ impl MovesTask {
         }
         let before = plan.assignment.generation;
         self.under_way.begin(node, before, record, now);
+        // Words of this process need no read to be seen.
+        self.orders.words_changed.notify_one();
         Ok(number)
     }
 
@@ -638,7 +642,10 @@ impl MovesTask {
                     ..done
                 });
             }
-            ticks.tick().await;
+            tokio::select! {
+                _ = ticks.tick() => {}
+                () = self.orders.words_changed.notified() => {}
+            }
         }
     }
 }
