@@ -49,11 +49,14 @@ pub fn write(report: &Report, folder: &Path) -> Result<Vec<PathBuf>, FileError> 
     let mut report = report.clone();
     let (raw, said) = bound(&report.raw, BYTES_MAX);
     report.notes.extend(said);
+    let json = json(&report)?;
+    // A number read from JSON may be another one in its last bit, and round to another digit.
+    let shown: Report = serde_json::from_str(&json).map_err(no_report(name.into()))?;
     let mut written = Vec::new();
     for (ending, text) in [
-        ("json", json(&report)?),
-        ("md", markdown(&report)),
-        ("svg", svg::figure(&report.plots)),
+        ("md", markdown(&shown)),
+        ("svg", svg::figure(&shown.plots)),
+        ("json", json),
         ("raw", format!("{raw}\n")),
     ] {
         let path = folder.join(format!("{name}.{ending}"));
@@ -69,10 +72,7 @@ pub fn write(report: &Report, folder: &Path) -> Result<Vec<PathBuf>, FileError> 
 /// If it cannot be read or is none.
 pub fn read(path: &Path) -> Result<Report, FileError> {
     let text = std::fs::read(path).map_err(file(path))?;
-    serde_json::from_slice(&text).map_err(|source| FileError::Json {
-        path: path.to_owned(),
-        source,
-    })
+    serde_json::from_slice(&text).map_err(no_report(path.to_owned()))
 }
 
 /// Writes `index.html` over all reports of a folder, by name; tells where it is.
@@ -100,10 +100,7 @@ pub fn write_index(folder: &Path) -> Result<PathBuf, FileError> {
 
 /// One line per field: readable, and of few lines.
 fn json(report: &Report) -> Result<String, FileError> {
-    let failed = |source| FileError::Json {
-        path: format!("{}.json", report.experiment).into(),
-        source,
-    };
+    let failed = no_report(format!("{}.json", report.experiment).into());
     let Value::Object(fields) = serde_json::to_value(report).map_err(failed)? else {
         return Ok(String::new()); // a structure is an object
     };
@@ -128,6 +125,10 @@ fn put(path: &Path, text: &str) -> Result<(), FileError> {
     std::fs::rename(&half, path).map_err(file(path))
 }
 
+fn no_report(path: PathBuf) -> impl FnOnce(serde_json::Error) -> FileError {
+    |source| FileError::Json { path, source }
+}
+
 fn file(path: &Path) -> impl Fn(io::Error) -> FileError {
     move |source| FileError::File {
         path: path.to_owned(),
@@ -138,6 +139,7 @@ fn file(path: &Path) -> impl Fn(io::Error) -> FileError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::results::Range;
     use crate::results::sample::report;
 
     #[test]
@@ -150,7 +152,8 @@ mod tests {
             raw: Value::Null,
             ..report()
         };
-        assert_eq!(read(&written[0]).unwrap(), expected);
+        let json = folder.join("sample.json");
+        assert_eq!(read(&json).unwrap(), expected);
         let raw = std::fs::read(&written[3]).unwrap();
         let raw: Value = serde_json::from_slice(&raw).unwrap();
         assert_eq!(raw, report().raw, "every run has a file of its own");
@@ -158,6 +161,24 @@ mod tests {
         assert!(page.contains("id=\"sample\"") && page.contains("<svg"));
         let left = std::fs::read_dir(&folder).unwrap().count();
         assert_eq!(left, 5, "no half-written file is left");
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn what_is_shown_is_what_the_json_says_to_the_last_digit() {
+        let folder = std::env::temp_dir().join(format!("tglab-test-{}-digits", std::process::id()));
+        let mut report = report();
+        // Medians that end in 5: rounded up or down by their last bit.
+        let median = |number: u32| f64::from(number * 2 + 1) * 0.005 + f64::from(number) * 1e-4;
+        let metric = |number| (format!("m{number}"), Range::of(vec![median(number)]));
+        report.arms[0].metrics.extend((0..5000).map(metric));
+        write(&report, &folder).unwrap();
+        let again = read(&folder.join("sample.json")).unwrap();
+        let written = std::fs::read_to_string(folder.join("sample.md")).unwrap();
+        assert!(
+            written == markdown(&again),
+            "the page is not what its JSON gives"
+        );
         std::fs::remove_dir_all(folder).unwrap();
     }
 
