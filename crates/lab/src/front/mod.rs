@@ -27,6 +27,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::cluster::{Cluster, ClusterError, Mode, Place, Process};
 
 pub use agent_check::{AgentCheckArgs, run as agent_check};
@@ -34,9 +36,13 @@ pub use envoy::EnvoyFilter;
 pub use haproxy::HaproxyBalance;
 pub use layout::{Discovered, Layout, Load, Server, Site};
 pub use nginx::NginxBalance;
+pub use ready::answers;
 pub use start::{helpers, server, start, start_many, start_to_change, start_under};
 pub use throttle::report;
 pub use tidegate::{Moving, Throttled, TidegateArm};
+
+/// What is read of an answer of Tidegate's interface.
+const ANSWER_BYTES_MAX: u64 = 1 << 20;
 
 /// What is put before the nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -193,6 +199,16 @@ pub fn available(kind: &FrontKind) -> Result<String, String> {
     }
 }
 
+/// The file of another program that an experiment needs and its version, or why there is none.
+///
+/// # Errors
+/// A sentence that says how to get it.
+pub fn installed(program: &str) -> Result<(PathBuf, String), String> {
+    let file = programs::find(program)?;
+    let version = programs::version(&file, "--version")?;
+    Ok((file, version))
+}
+
 /// Whether it can stand before this cluster, or why not.
 ///
 /// # Errors
@@ -257,6 +273,29 @@ impl FrontEnd {
             why: error.to_string(),
         };
         count.map(Some).map_err(unknown)
+    }
+
+    /// What Tidegate's interface answers to `GET` of this path, as JSON. `place` is where it runs.
+    ///
+    /// # Errors
+    /// If it has none, does not answer, or says no.
+    pub fn answer(&self, place: &Place, path: &str) -> Result<Value, FrontError> {
+        let unknown = |why: String| FrontError::Unknown {
+            name: self.name.clone(),
+            why,
+        };
+        let admin = self
+            .admin
+            .ok_or_else(|| unknown("it has no interface".into()))?;
+        let answer = place.inside(|| ready::get(admin, path, ANSWER_BYTES_MAX))?;
+        let answer = answer.map_err(|error| unknown(error.to_string()))?;
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
+        match head.split(' ').nth(1) {
+            Some("200") => {
+                serde_json::from_str(body).map_err(|error| unknown(format!("{path}: {error}")))
+            }
+            _ => Err(unknown(format!("{path}: {head} {}", body.trim()))),
+        }
     }
 
     /// CPU time of all its threads that still run.

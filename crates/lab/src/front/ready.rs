@@ -83,6 +83,11 @@ pub(super) fn get(admin: SocketAddr, path: &str, most: u64) -> io::Result<String
     exchange(admin, &format!("GET {path}"), "", most, ANSWER_MAX)
 }
 
+/// Whether an HTTP server answers 200 to a GET.
+pub fn answers(address: SocketAddr, path: &str) -> bool {
+    get(address, path, HEAD_MAX).is_ok_and(|it| it.split(' ').nth(1) == Some("200"))
+}
+
 /// What it answers to a request of these words, `GET /metrics`, within so long: head and body.
 pub(super) fn exchange(
     admin: SocketAddr,

@@ -33,10 +33,10 @@ pub struct TidegateArm {
 }
 
 /// How nodes move between the sites of a front-end, whose answers then name the node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Moving {
     /// Keys of `[reconfigure]` as TOML, one a line.
-    pub keys: &'static str,
+    pub keys: String,
     /// Least and most nodes of a site.
     pub bounds: (usize, usize),
 }
@@ -161,7 +161,7 @@ timeout = \"{}\"
         push(&mut text, format_args!("\n[culprits]\nautomatic = true"));
     }
     if let Some(moving) = &arm.moving {
-        let keys = moving.keys;
+        let keys = &moving.keys;
         push(
             &mut text,
             format_args!(
@@ -330,7 +330,7 @@ mod tests {
     fn nodes_move_within_bounds_if_the_arm_says_so() {
         let mut arm = TidegateArm::blind("auto");
         arm.moving = Some(Box::new(Moving {
-            keys: "moves_max = 1000",
+            keys: "moves_max = 1000".into(),
             bounds: (1, 6),
         }));
         let text = config(&sample::layout(), &arm);

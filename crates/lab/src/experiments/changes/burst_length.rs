@@ -11,25 +11,28 @@
 //! Only one site is asked at a time, so over-provisioned sites share their nodes: no other site's requests are there.
 //!
 //! * **throughput**: answers per second over all bursts. * **hot nodes**: nodes of the site that is asked, on the average (the
-//!   paper's Figures 15 to 24). * **to serving**: from a burst's begin to the first answer of a node that has come for it.
+//!   paper's Figures 15 to 24). * **to serving**: from a burst's begin to the first answer of a node that has come to the site.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tidegate_remote::clock;
 
 use crate::cluster::Cluster;
-use crate::front::{self, FrontEnd};
-use crate::results::{Axis, Report};
+use crate::front::FrontEnd;
+use crate::results::Axis;
 
-use super::super::judge::{Table, at_least, at_most, median, ratio};
-use super::super::measured::labelled;
+use super::super::judge::{at_least, at_most, median, ratio};
+use super::super::measured::{Measured, labelled};
 use super::super::report::{ExperimentFindings, Sketch};
-use super::super::{Experiment, ExperimentError, Lab, Scale, arms};
-use super::burst_clients::{BurstPlan, BurstResult, BurstRun};
-use super::{CLUSTER, Changed, Figures, ROUNDS, SET_UP, auto, carry_out, moving, site};
+use super::super::{Experiment, ExperimentError, Lab, Scale};
+use super::burst_clients::{BurstResult, BurstRun};
+use super::burst_runs::{
+    self, CLIENTS, FOUR_SITES, LIMIT, NODE_RATE, OURS, OVER, RIGID, SETTLES, Shape, THREE_SITES,
+    requests, rigid, rules,
+};
+use super::{BESIDE, CLUSTER, Changed, ChangesExperiment, Figures, ROUNDS, SET_UP};
 
 /// See the module.
 pub(in super::super) const EXPERIMENT: Experiment = Experiment {
@@ -38,53 +41,17 @@ pub(in super::super) const EXPERIMENT: Experiment = Experiment {
     source: "Reconfiguration-2004 §4.3, Figures 10 to 24",
     needs: "namespaces (root)",
     estimate,
-    run,
+    run: |lab| CHANGES.carry_out(lab),
     plan: None,
 };
 
-const RIGID: &str = "rigid";
-const OVER: &str = "over-provisioned";
-const PAPER: &str = "paper's rule";
-const OURS: &str = "ours";
 const METRIC: &str = "throughput_rps";
 const HOT_NODES: &str = "hot_nodes";
 const TO_SERVING: &str = "to_serving_p99_ms";
-const CLIENTS: usize = 32;
-const PATH: &str = "/work?cpu=200us&bytes=1024";
-/// Requests per second of a node, about: what is planned with.
-const NODE_RATE: f64 = 280.0;
-/// A front-end moves nothing in its first second: it does not know yet what its sites usually use.
-const SETTLES: Duration = Duration::from_secs(2);
-/// Longest run of one burst length.
-const LIMIT: Duration = Duration::from_secs(300);
 /// Between two looks at the nodes of sites.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Sites and their nodes, and the most that one gets.
-#[derive(Debug)]
-struct Shape {
-    name: &'static str,
-    sites: &'static [(&'static str, Range<usize>)],
-    most: usize,
-}
-
-const SHAPES: [Shape; 2] = [
-    Shape {
-        name: "3:3:2",
-        sites: &[("alpha", 0..3), ("beta", 3..6), ("gamma", 6..8)],
-        most: 6,
-    },
-    Shape {
-        name: "2:2:2:2",
-        sites: &[
-            ("alpha", 0..2),
-            ("beta", 2..4),
-            ("gamma", 4..6),
-            ("delta", 6..8),
-        ],
-        most: 5,
-    },
-];
+const SHAPES: [Shape; 2] = [THREE_SITES, FOUR_SITES];
 
 const QUICK: &[u64] = &[256, 1024];
 const FULL: &[u64] = &[512, 2048, 8192];
@@ -97,25 +64,9 @@ fn bursts(scale: Scale) -> &'static [u64] {
     scale.pick(QUICK, FULL)
 }
 
-/// Requests of a run: each site has a burst, and short ones several.
-fn requests(burst: u64, sites: usize) -> u64 {
-    burst * sites as u64 * (1024 / burst).max(1)
-}
-
 fn all() -> Vec<Changed> {
-    let named = |name: &str| {
-        let mut arm = auto();
-        arm.arm.name = name.into();
-        arm
-    };
-    let paper = "history = \"100ms\"\nsensitivity = \"10ms\"\nchoice = \"least_loaded\"\nwarm_up = \"0s\"\nmoves_max = 1000";
-    // Bounds are those of the shape.
-    vec![
-        named(RIGID),
-        named(OVER),
-        moving(PAPER, paper, (1, 1)),
-        moving(OURS, "moves_max = 1000", (1, 1)),
-    ]
+    let [paper, ours] = rules();
+    vec![rigid(RIGID), rigid(OVER), paper, ours]
 }
 
 fn estimate(scale: Scale) -> Duration {
@@ -136,16 +87,13 @@ fn estimate(scale: Scale) -> Duration {
     all
 }
 
-fn run(lab: &Lab) -> Result<Report, ExperimentError> {
-    carry_out(
-        lab,
-        &EXPERIMENT,
-        &[arms::beside_agent()],
-        &all(),
-        one,
-        |table| findings(table, lab.scale),
-    )
-}
+const CHANGES: ChangesExperiment = ChangesExperiment {
+    experiment: &EXPERIMENT,
+    agents: BESIDE,
+    arms: all,
+    run: one,
+    findings,
+};
 
 /// All shapes and bursts of one arm.
 fn one(lab: &Lab, cluster: &Cluster, changed: &Changed) -> Result<Figures, ExperimentError> {
@@ -161,11 +109,8 @@ fn one(lab: &Lab, cluster: &Cluster, changed: &Changed) -> Result<Figures, Exper
             let mut add = |metric, value| table.push((labelled(metric, &label), value));
             add(METRIC, result.answered as f64 / seconds);
             add(HOT_NODES, mean(&nodes));
-            let mut served: Vec<_> = result
-                .to_serving
-                .iter()
-                .map(|it| it.as_secs_f64() * 1e3)
-                .collect();
+            let served = result.bursts.iter().filter_map(|it| it.to_serving_ms());
+            let mut served: Vec<_> = served.collect();
             served.sort_unstable_by(f64::total_cmp);
             if let Some(p99) = tidegate_core::stats::quantile_of_sorted(&served, 0.99) {
                 add(TO_SERVING, p99);
@@ -196,40 +141,15 @@ fn bursts_of(
     shape: &Shape,
     burst: u64,
 ) -> Result<(BurstResult, Vec<(f64, f64)>), ExperimentError> {
-    let place = cluster.front();
-    let changed = changed.bounded((1, shape.most));
-    let sites = shape.sites.iter().map(|(name, own)| {
-        let nodes = match changed.arm.name == OVER {
-            true => 0..shape.most,
-            false => own.clone(),
-        };
-        site(name, nodes, &changed, cluster)
-    });
-    let sites = sites.collect::<Result<Vec<_>, _>>()?;
-    let mut front = front::start_to_change(place, &changed.arm.kind, sites, cluster)?;
-    let plan = BurstPlan {
-        sites: shape.sites.iter().map(|(name, _)| *name).collect(),
-        path: PATH,
-        burst,
-        requests: requests(burst, shape.sites.len()),
-        clients: CLIENTS,
-        limit: LIMIT,
-    };
-    clock::sleep_until(clock::now() + SETTLES);
-    let run = BurstRun::new(plan, front.address);
-    let clients = cluster.clients();
-    let (result, nodes) = std::thread::scope(|scope| {
-        let all = scope.spawn(|| clients.inside(|| run.run()));
-        let nodes = watch(&front, cluster, &run);
-        let result = all.join();
-        let result = result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        (result, nodes)
-    });
-    let result = result?;
-    if let Some(why) = front.ended() {
-        return Err(ExperimentError::Unfit(why));
-    }
-    Ok((result, nodes?))
+    let nodes = burst_runs::nodes_of(changed, shape);
+    burst_runs::run(
+        cluster,
+        changed,
+        shape,
+        shape.plan(burst),
+        nodes,
+        |front, run| watch(front, cluster, run),
+    )
 }
 
 /// Nodes of the site that is asked, until all is sent.
@@ -255,7 +175,8 @@ fn mean(nodes: &[(f64, f64)]) -> f64 {
     nodes.iter().map(|(_, count)| count).sum::<f64>() / (nodes.len() as f64).max(1.0)
 }
 
-fn findings(table: &Table, scale: Scale) -> ExperimentFindings {
+fn findings(measured: &Measured, scale: Scale) -> ExperimentFindings {
+    let table = &measured.table;
     let mut verdicts = Vec::new();
     for shape in shapes(scale) {
         for burst in bursts(scale) {

@@ -32,16 +32,17 @@ use tidegate_remote::clock;
 use crate::cluster::Cluster;
 use crate::front::{self, Discovered, FrontEnd, Site};
 use crate::load::{Arrivals, LoadPlan, LoadResult, Pacing, Requests, Stream};
-use crate::results::{Axis, Report};
+use crate::results::Axis;
 
-use super::super::judge::{Table, at_least, at_most, median};
+use super::super::judge::{at_least, at_most, median};
+use super::super::measured::Measured;
 use super::super::report::{ExperimentFindings, Sketch};
 use super::super::{Experiment, ExperimentError, Lab, Scale, arms};
 use super::super::{drive, plan::Arm};
 use super::api_server::{Api, ApiServer};
 use super::name_server::NameServer;
 use super::reply::Reply;
-use super::{Changed, Figures, WARM_UP, carry_out, estimated, haproxy, load_figures};
+use super::{Changed, ChangesExperiment, Figures, WARM_UP, estimated, haproxy, load_figures};
 
 /// See the module.
 pub(in super::super) const EXPERIMENT: Experiment = Experiment {
@@ -50,7 +51,7 @@ pub(in super::super) const EXPERIMENT: Experiment = Experiment {
     source: "design goals",
     needs: "namespaces (root); haproxy for its arm",
     estimate,
-    run,
+    run: |lab| CHANGES.carry_out(lab),
     plan: None,
 };
 
@@ -184,9 +185,13 @@ fn estimate(scale: Scale) -> Duration {
     estimated(&all(), length(scale))
 }
 
-fn run(lab: &Lab) -> Result<Report, ExperimentError> {
-    carry_out(lab, &EXPERIMENT, &[], &all(), one, findings)
-}
+const CHANGES: ChangesExperiment = ChangesExperiment {
+    experiment: &EXPERIMENT,
+    agents: &[],
+    arms: all,
+    run: one,
+    findings,
+};
 
 /// The source of an arm.
 enum Source {
@@ -420,7 +425,8 @@ fn load(scale: Scale, front: &FrontEnd) -> LoadPlan {
     }
 }
 
-fn findings(table: &Table) -> ExperimentFindings {
+fn findings(measured: &Measured, _scale: Scale) -> ExperimentFindings {
+    let table = &measured.table;
     let failed = |arm: &str| median(table, arm, "failed");
     let ours = [BY_FILE, BY_DNS, BY_KUBERNETES, BY_CONSUL];
     let goals = ours.into_iter().chain([HAPROXY_DNS]);

@@ -1,5 +1,5 @@
 //! Front-ends that change while they run: `reload` gives them other servers, `upgrade` another process, `discovery` has them
-//! find their servers, `move-safety` and `burst-length` have them move nodes between sites.
+//! find their servers, `burst-length`, `move-latency` and `move-safety` have them move nodes between sites.
 //!
 //! ```text
 //! CPU 0   front-end, load generators, those that change it
@@ -13,9 +13,14 @@
 mod api_server;
 mod burst_clients;
 pub(super) mod burst_length;
+mod burst_runs;
 pub(super) mod discovery;
+mod etcd;
+pub(super) mod move_latency;
 pub(super) mod move_safety;
+mod moves_seen;
 mod name_server;
+mod orders;
 pub(super) mod reload;
 mod reply;
 mod service;
@@ -35,11 +40,10 @@ use crate::front::{self, FrontKind, HaproxyBalance, Moving, Site};
 use crate::load::StreamResult;
 use crate::results::Report;
 
-use super::judge::Table;
 use super::measured::Measured;
 use super::plan::Arm;
 use super::report::{ExperimentFindings, report_of};
-use super::{Experiment, ExperimentError, Lab, arms, workload};
+use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
 
 /// Of every experiment here.
 const ROUNDS: u32 = 2;
@@ -56,6 +60,8 @@ struct Changed {
     arm: Arm,
     /// Time between two changes; none: it stays as it is.
     every: Option<Duration>,
+    /// A program that it needs beside its front-end's.
+    needs: Option<&'static str>,
 }
 
 impl Changed {
@@ -64,18 +70,37 @@ impl Changed {
         Self {
             arm: Arm::of(kind),
             every: None,
+            needs: None,
         }
     }
 
     /// The same with other bounds on the nodes of a site, if nodes move.
     fn bounded(&self, bounds: (usize, usize)) -> Self {
         let mut changed = self.clone();
-        if let FrontKind::Tidegate(arm) = &mut changed.arm.kind
-            && let Some(moving) = &mut arm.moving
-        {
+        if let Some(moving) = changed.moving_mut() {
             moving.bounds = bounds;
         }
         changed
+    }
+
+    /// How its nodes move, if they do.
+    fn moving_mut(&mut self) -> Option<&mut Moving> {
+        match &mut self.arm.kind {
+            FrontKind::Tidegate(arm) => arm.moving.as_deref_mut(),
+            FrontKind::Haproxy(_)
+            | FrontKind::Nginx(_)
+            | FrontKind::Apache
+            | FrontKind::Envoy(_) => None,
+        }
+    }
+
+    /// The versions of its programs, or why it cannot be run here.
+    fn versions(&self) -> Result<Vec<String>, String> {
+        let mut versions = vec![front::available(&self.arm.kind)?];
+        if let Some(program) = self.needs {
+            versions.push(front::installed(program)?.1);
+        }
+        Ok(versions)
     }
 
     /// The same under another name, changed so often.
@@ -91,10 +116,11 @@ fn auto() -> Changed {
 }
 
 /// Nodes can move between the sites, which have so many nodes at least and at most; `keys` are of `[reconfigure]`.
-fn moving(name: &str, keys: &'static str, bounds: (usize, usize)) -> Changed {
+fn moving(name: &str, keys: &str, bounds: (usize, usize)) -> Changed {
     let mut changed = auto();
     changed.arm.name = name.into();
     if let FrontKind::Tidegate(arm) = &mut changed.arm.kind {
+        let keys = keys.into();
         arm.moving = Some(Box::new(Moving { keys, bounds }));
     }
     changed
@@ -116,7 +142,21 @@ fn site(
     Ok(Site::of(name, servers))
 }
 
-/// What both experiments do with their arms.
+/// An experiment of changes: what is changed, and what is made of it.
+struct ChangesExperiment {
+    experiment: &'static Experiment,
+    /// Of every node.
+    agents: &'static [AgentPlan],
+    arms: fn() -> Vec<Changed>,
+    /// One run of an arm.
+    run: fn(&Lab, &Cluster, &Changed) -> Result<Figures, ExperimentError>,
+    findings: fn(&Measured, Scale) -> ExperimentFindings,
+}
+
+/// The agents of most.
+const BESIDE: &[AgentPlan] = &[arms::beside_agent()];
+
+/// What all experiments do with their arms.
 struct Rounds<'a> {
     lab: &'a Lab,
     cluster: &'a Cluster,
@@ -169,15 +209,18 @@ impl<'a> Rounds<'a> {
             if !self.lab.part.has_arm(&arm.arm.name) {
                 continue;
             }
-            let note = match front::available(&arm.arm.kind) {
-                Ok(version) => {
+            let notes = match arm.versions() {
+                Ok(versions) => {
                     present.push(arm);
-                    format!("Version: {version}.")
+                    let versions = versions.into_iter();
+                    versions.map(|it| format!("Version: {it}.")).collect()
                 }
-                Err(why) => format!("SKIPPED {}: {why}", arm.arm.name),
+                Err(why) => vec![format!("SKIPPED {}: {why}", arm.arm.name)],
             };
-            if !self.measured.notes.contains(&note) {
-                self.measured.notes.push(note);
+            for note in notes {
+                if !self.measured.notes.contains(&note) {
+                    self.measured.notes.push(note);
+                }
             }
         }
         for round in 0..ROUNDS {
@@ -207,7 +250,7 @@ impl<'a> Rounds<'a> {
         self,
         experiment: &Experiment,
         arms: &[Changed],
-        findings: impl Fn(&Table) -> ExperimentFindings,
+        findings: impl Fn(&Measured, Scale) -> ExperimentFindings,
         started: Timestamp,
     ) -> Result<Report, ExperimentError> {
         let measured = self.measured;
@@ -215,7 +258,7 @@ impl<'a> Rounds<'a> {
             return Err(ExperimentError::Nothing(measured.notes.join("; ")));
         }
         let arms: Vec<_> = arms.iter().map(|it| it.arm.clone()).collect();
-        let findings = findings(&measured.table);
+        let findings = findings(&measured, self.lab.scale);
         let took = clock::now().since(started);
         Ok(report_of(
             experiment, self.lab, &arms, measured, findings, took,
@@ -223,22 +266,18 @@ impl<'a> Rounds<'a> {
     }
 }
 
-/// Runs the arms on a cluster whose nodes have these agents.
-fn carry_out(
-    lab: &Lab,
-    experiment: &Experiment,
-    agents: &[AgentPlan],
-    arms: &[Changed],
-    one: impl Fn(&Lab, &Cluster, &Changed) -> Result<Figures, ExperimentError>,
-    findings: impl Fn(&Table) -> ExperimentFindings,
-) -> Result<Report, ExperimentError> {
-    let started = clock::now();
-    let mut plan = workload::cluster(agents);
-    plan.mode = lab.mode;
-    let cluster = Cluster::start(&plan)?;
-    let mut rounds = Rounds::new(lab, &cluster)?;
-    rounds.run(arms, one);
-    rounds.report(experiment, arms, findings, started)
+impl ChangesExperiment {
+    /// Runs the arms, in turn, on one cluster.
+    fn carry_out(&self, lab: &Lab) -> Result<Report, ExperimentError> {
+        let started = clock::now();
+        let mut plan = workload::cluster(self.agents);
+        plan.mode = lab.mode;
+        let cluster = Cluster::start(&plan)?;
+        let mut rounds = Rounds::new(lab, &cluster)?;
+        let arms = (self.arms)();
+        rounds.run(&arms, self.run);
+        rounds.report(self.experiment, &arms, self.findings, started)
+    }
 }
 
 /// How long all arms take with a load of this length, about.

@@ -22,15 +22,15 @@ use tidegate_remote::clock;
 use crate::cluster::Cluster;
 use crate::front::{self, FrontEnd};
 use crate::load::{Arrivals, LoadPlan, Mix, Pacing, Requests, Size, Spread, Stream};
-use crate::results::Report;
 
-use super::super::judge::{Table, at_least, at_most, median, ratio};
+use super::super::judge::{at_least, at_most, median, ratio};
+use super::super::measured::Measured;
 use super::super::report::{ExperimentFindings, Sketch};
-use super::super::{Experiment, ExperimentError, Lab, Scale, arms, drive};
+use super::super::{Experiment, ExperimentError, Lab, Scale, drive};
 use super::shuffle::Shuffle;
 use super::{
-    Changed, Figures, WARM_UP, auto, carry_out, change_figures, estimated, haproxy, load_figures,
-    repeat, site,
+    BESIDE, Changed, ChangesExperiment, Figures, WARM_UP, auto, change_figures, estimated, haproxy,
+    load_figures, repeat, site,
 };
 
 /// See the module.
@@ -40,7 +40,7 @@ pub(in super::super) const EXPERIMENT: Experiment = Experiment {
     source: "design goals",
     needs: "namespaces (root); haproxy for its arms",
     estimate,
-    run,
+    run: |lab| CHANGES.carry_out(lab),
     plan: None,
 };
 
@@ -88,16 +88,13 @@ fn estimate(scale: Scale) -> Duration {
     estimated(&all(), length(scale))
 }
 
-fn run(lab: &Lab) -> Result<Report, ExperimentError> {
-    carry_out(
-        lab,
-        &EXPERIMENT,
-        &[arms::beside_agent()],
-        &all(),
-        one,
-        |table| findings(table, lab.scale),
-    )
-}
+const CHANGES: ChangesExperiment = ChangesExperiment {
+    experiment: &EXPERIMENT,
+    agents: BESIDE,
+    arms: all,
+    run: one,
+    findings,
+};
 
 /// One run of an arm.
 fn one(lab: &Lab, cluster: &Cluster, changed: &Changed) -> Result<Figures, ExperimentError> {
@@ -166,7 +163,8 @@ fn load(scale: Scale, front: &FrontEnd) -> LoadPlan {
     }
 }
 
-fn findings(table: &Table, scale: Scale) -> ExperimentFindings {
+fn findings(measured: &Measured, scale: Scale) -> ExperimentFindings {
+    let table = &measured.table;
     let own = |metric| median(table, RELOADED, metric);
     ExperimentFindings {
         paper: BTreeMap::new(),
