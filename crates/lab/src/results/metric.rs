@@ -43,6 +43,7 @@ const LESS: &[&str] = &[
     "errors",
     "variance",
     "_error_pct",
+    "idle_pct",
     "over_1s_pct",
     "front_cpu",
     "instructions",

@@ -1,5 +1,5 @@
 //! Front-ends that change while they run: `reload` gives them other servers, `upgrade` another process, `discovery` has them
-//! find their servers, `burst-length`, `move-latency` and `move-safety` have them move nodes between sites.
+//! find their servers, `burst-length`, `node-utilization`, `move-latency` and `move-safety` have them move nodes between sites.
 //!
 //! ```text
 //! CPU 0   front-end, load generators, those that change it
@@ -20,6 +20,7 @@ pub(super) mod move_latency;
 pub(super) mod move_safety;
 mod moves_seen;
 mod name_server;
+pub(super) mod node_utilization;
 mod orders;
 pub(super) mod reload;
 mod reply;
