@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use support::client::ask_for_ever;
 use support::published::PublishedLoad;
 use support::server::server;
-use support::upgrade::upgrade;
+use support::upgrade::{begin_upgrade, upgrade};
 use support::{FrontEnd, eventually, folder, tidegate};
 use tidegate_remote::RegionMemory;
 
@@ -458,6 +458,38 @@ fn nodes_that_have_moved_stay_over_an_upgrade() {
     let (done, text) = scene.said(&["move", "b1", "blog"]);
     assert!(done, "{text}");
     assert_eq!(scene.serve("shop"), set(&["s1"]));
+}
+
+/// One node moves to and fro while a new process takes over: what was confirmed holds, whichever process did.
+#[test]
+fn a_move_that_was_confirmed_is_not_lost_by_an_upgrade() {
+    let scene = Scene::start("moves-while-upgrade", "", |_| None);
+    let (mut at, mut to, mut moves) = ("blog", "shop", 0);
+    let mut move_on = || {
+        let (done, text) = scene.said(&["move", "b1", to]);
+        assert!(!text.contains("of that site already"), "{at} {to}: {text}");
+        if done {
+            (at, to, moves) = (to, at, moves + 1);
+        }
+        at
+    };
+    let mut successors = Vec::new();
+    for _ in 0..4 {
+        // One that is dropped ends.
+        successors.push(std::thread::scope(|scope| {
+            let upgrade = scope.spawn(|| begin_upgrade(&scene.front_end));
+            while !upgrade.is_finished() {
+                move_on();
+            }
+            upgrade.join().unwrap()
+        }));
+        eventually("the new process knows where it is", || {
+            (scene.count("shop") > 0).then_some(())
+        });
+        let at = move_on();
+        assert_eq!(scene.serve("shop").contains("b1"), at == "shop");
+    }
+    assert!(moves > 4, "{moves}");
 }
 
 #[test]

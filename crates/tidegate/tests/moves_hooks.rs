@@ -8,7 +8,7 @@ mod support;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -140,6 +140,7 @@ impl Node {
         let gate = format!(
             "#!/bin/sh\necho $TIDEGATE_GENERATION $TIDEGATE_SITE >> {root}/runs\n\
              echo $$ > {root}/gate.pid\n\
+             [ -e {root}/bad ] && exit 3\n\
              while [ -e {root}/hold ]; do touch {root}/held; sleep 0.01; done\n"
         );
         std::fs::write(folder.join("gate"), gate).unwrap();
@@ -287,6 +288,29 @@ impl Scene {
         (done.status.success(), String::from_utf8(text).unwrap())
     }
 
+    /// Moves the last node, and does not wait.
+    fn moving_to(&self, site: &str) -> Child {
+        let admin = self.front_end.admin.to_string();
+        let mut moving = tidegate();
+        moving.args(["move", "b2", site, "--admin", &admin]);
+        let moving = moving.stdout(Stdio::piped()).stderr(Stdio::piped());
+        moving.spawn().unwrap()
+    }
+
+    /// Whether any front-end sends the last node a request.
+    fn is_asked(&self) -> bool {
+        let bodies = |front_end: &FrontEnd| {
+            let bodies = SITES.map(|site| {
+                let host = format!("{site}.example");
+                let bodies = (0..MANY).map(|_| front_end.get(&host, "/").body);
+                bodies.collect::<Vec<_>>()
+            });
+            bodies.concat()
+        };
+        let all = [&self.front_end, &self.other].map(bodies).concat();
+        all.iter().any(|it| it.ends_with(" b2\n"))
+    }
+
     /// Whether the last node answers for a site, through both front-ends or through one alone.
     fn serves(&self, site: &str) -> bool {
         let host = format!("{site}.example");
@@ -386,6 +410,7 @@ fn a_moved_nodes_nginx_is_set_up_before_it_serves_its_new_site() {
     assert!(!status.contains(failure), "{status}");
     assert_eq!(scene.last().runs().len(), 3);
 
+    moved_again_after_its_hook_was_not_undone(&scene);
     killed_while_its_hook_runs(&mut scene);
     enough.store(true, Ordering::Relaxed);
     for asker in askers {
@@ -394,20 +419,37 @@ fn a_moved_nodes_nginx_is_set_up_before_it_serves_its_new_site() {
     assert!(asked.load(Ordering::Relaxed) > MANY);
 }
 
+/// A hook of the last node, which serves the shop, fails and cannot be undone; then an operator has it moved once more: until its
+/// servers are set up no front-end sends it a request.
+fn moved_again_after_its_hook_was_not_undone(scene: &Scene) {
+    let folder = &scene.last().folder;
+    let [bad, hold, held] = ["bad", "hold", "held"].map(|it| folder.join(it));
+    std::fs::write(&bad, "").unwrap();
+    let (moved, said) = scene.move_to("blog", &[]);
+    assert!(!moved && said.contains("exit code 3"), "{said}");
+    assert!(!scene.is_asked(), "its servers may be set up for neither");
+    std::fs::remove_file(&bad).unwrap();
+    std::fs::write(&hold, "").unwrap();
+    let moving = scene.moving_to("blog");
+    eventually("the hook runs", || held.exists().then_some(()));
+    assert!(!scene.is_asked(), "while it is set up");
+    std::fs::remove_file(&hold).unwrap();
+    let done = moving.wait_with_output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+    eventually("b2 serves the blog", || scene.serves("blog").then_some(()));
+    let (moved, said) = scene.move_to("shop", &[]);
+    assert!(moved, "{said}");
+    eventually("b2 serves the shop", || scene.serves("shop").then_some(()));
+    std::fs::remove_file(&held).unwrap();
+}
+
 /// The agent of the last node is killed while that is set up for the blog: the move is taken back, and the next agent ends the
 /// command that was left running, and then sets the node up for the shop, where it has stayed.
 fn killed_while_its_hook_runs(scene: &mut Scene) {
     let before = scene.last().runs().len();
     let hold = scene.last().folder.join("hold");
     std::fs::write(&hold, "").unwrap();
-    let admin = scene.front_end.admin.to_string();
-    let mut moving = tidegate();
-    moving.args(["move", "b2", "blog", "--admin", &admin]);
-    let moving = moving
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let moving = scene.moving_to("blog");
     let held = scene.last().folder.join("held");
     eventually("the hook runs", || held.exists().then_some(()));
     let node = scene.nodes.last_mut().unwrap();

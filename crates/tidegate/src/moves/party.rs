@@ -281,14 +281,14 @@ impl Party {
 
     /// Whether a node's servers are set up for what it serves, as far as agents do that.
     pub(super) fn is_set_up(&self, name: &str) -> bool {
-        let Some((agents, node)) = self
-            .agents
-            .as_ref()
-            .zip(self.constitution().node_number(name))
-        else {
+        let Some(node) = self.constitution().node_number(name) else {
             return true;
         };
-        agents.is_set_up(node, self.mover.assignment(node))
+        let assignment = self.mover.assignment(node);
+        // What its agent says while the node is on its way is of the way alone.
+        let serves = assignment.is_none_or(|it| it.is_serving());
+        let agents = self.agents.as_ref();
+        serves && agents.is_none_or(|it| it.is_set_up(node, assignment))
     }
 
     /// Why a node may not move: its agent must follow it, and does not.

@@ -37,7 +37,7 @@ use super::record::{History, cause, unfinished, unix_us};
 use super::sight::Places;
 use super::under_way::{MovesUnderWay, why_back};
 use super::{Order, Orders};
-use crate::config::{Movable, NodeRead, Reconfigure};
+use crate::config::{Movable, MovesEngine, NodeRead, Reconfigure};
 use crate::models::MovedNodes;
 use crate::output::{self, Output};
 use crate::reload::LiveCluster;
@@ -368,7 +368,12 @@ impl MovesTask {
             return self.end(begun.record, Some(why));
         }
         let assigned = BTreeMap::from([(name.clone(), site)]);
-        let refused = self.cluster.assign(assigned).await.err();
+        let assigned = match self.orders.config.engine {
+            MovesEngine::Memory => self.cluster.assign_alone(assigned).await,
+            // Words outlive the process.
+            MovesEngine::Region(_) | MovesEngine::Etcd(_) => self.cluster.assign(assigned).await,
+        };
+        let refused = assigned.err();
         let mut record = begun.record;
         match refused.is_some() {
             true => {

@@ -425,6 +425,21 @@ impl LiveCluster {
         self.change_others_and(edit, released).await
     }
 
+    /// The same, of nodes whose sites this process alone knows: its successor takes over what it knew as the upgrade began.
+    ///
+    /// # Errors
+    /// An upgrade is under way, or the cluster is not changed.
+    pub(crate) async fn assign_alone(
+        self: &Arc<Self>,
+        sites: MovedNodes,
+    ) -> Result<(), ReloadError> {
+        let change = self.reach.upgrades.change_now();
+        let change = change.map_err(ReloadError::Elsewhere)?;
+        let done = self.assign(sites).await;
+        drop(change);
+        done
+    }
+
     /// A node on its way between sites gets no requests from now on; or it gets them again.
     ///
     /// # Errors

@@ -99,6 +99,18 @@ impl Desk {
         }
     }
 
+    /// Begins a change if no upgrade is under way.
+    ///
+    /// # Errors
+    /// One is, or another process has taken over.
+    pub(crate) fn change_now(&self) -> Result<Change, String> {
+        let change = Arc::clone(&self.counts.is_elsewhere).try_read_owned();
+        match change.ok().filter(|it| !**it) {
+            Some(change) => Ok(Change(change)),
+            None => Err("an upgrade is under way: ask again once it is over".into()),
+        }
+    }
+
     /// Has changes wait; none if one is under way.
     pub(crate) fn close(&self) -> Option<NoChange> {
         let closed = Arc::clone(&self.counts.is_elsewhere).try_write_owned();
