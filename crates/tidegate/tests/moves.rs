@@ -94,6 +94,16 @@ impl Scene {
         std::fs::read_to_string(self.folder.join("front-end.log")).unwrap()
     }
 
+    /// Has the shop check its nodes: its own alone passes, since a server of the tests answers with its name.
+    fn check_that_the_shop_is_s1(&self) {
+        let file = self.folder.join("tidegate.toml");
+        let text = std::fs::read_to_string(&file).unwrap();
+        let bounds = "nodes = { min = 1, max = 3 }\n";
+        let check = "check = { path = \"/\", body = \"s1\", interval = \"100ms\" }\n";
+        std::fs::write(&file, text.replacen(bounds, &format!("{bounds}{check}"), 1)).unwrap();
+        assert!(self.said(&["reload"]).0);
+    }
+
     /// The servers that answer for a site.
     fn serve(&self, site: &str) -> BTreeSet<String> {
         let host = format!("{site}.example");
@@ -325,13 +335,7 @@ fn a_node_that_has_moved_back_follows_the_file_again() {
 #[test]
 fn a_node_that_does_not_pass_the_check_of_its_new_site_goes_back() {
     let scene = Scene::start("moves-unfit", "", |_| None);
-    let file = scene.folder.join("tidegate.toml");
-    let text = std::fs::read_to_string(&file).unwrap();
-    let bounds = "nodes = { min = 1, max = 3 }\n";
-    // A server of the tests answers with its name.
-    let check = "check = { path = \"/\", body = \"s1\", interval = \"100ms\" }\n";
-    std::fs::write(&file, text.replacen(bounds, &format!("{bounds}{check}"), 1)).unwrap();
-    assert!(scene.said(&["reload"]).0);
+    scene.check_that_the_shop_is_s1();
     assert!(scene.said(&["move", "b1", "shop"]).0);
     assert_eq!(scene.count("shop"), 2);
     eventually("the node goes back", || {
@@ -542,12 +546,7 @@ fn a_forced_move_that_empties_a_site_warns() {
 #[test]
 fn a_node_that_may_not_go_back_says_why_once() {
     let scene = Scene::start("moves-held", "", |_| None);
-    let file = scene.folder.join("tidegate.toml");
-    let text = std::fs::read_to_string(&file).unwrap();
-    let bounds = "nodes = { min = 1, max = 3 }\n";
-    let check = "check = { path = \"/\", body = \"s1\", interval = \"100ms\" }\n";
-    std::fs::write(&file, text.replacen(bounds, &format!("{bounds}{check}"), 1)).unwrap();
-    assert!(scene.said(&["reload"]).0);
+    scene.check_that_the_shop_is_s1();
     assert!(scene.said(&["move", "b1", "shop"]).0);
     assert!(scene.said(&["moves", "freeze", "blog"]).0);
     let held =

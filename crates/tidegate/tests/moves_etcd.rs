@@ -7,9 +7,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use support::moving::{EndsWith, Home, Scene, all_serve, ask_on, trouble, watch};
+use support::moving::{Home, Scene, all_serve, trouble, while_asked};
 use support::{FrontEnd, Process, eventually, free_address};
 
 /// Debian's.
@@ -118,22 +118,9 @@ fn front_ends_agree_on_moves_by_etcd_whatever_becomes_of_one_and_of_it() {
     let mut scene = Scene::with("moves-etcd", |folder, _| Etcd::start(folder));
     let (one, two) = (scene.front_end("one", 1), scene.front_end("two", 1));
     let nodes = Arc::clone(&scene.nodes);
-    let (enough, asked, looks) = (
-        AtomicBool::new(false),
-        AtomicUsize::new(0),
-        AtomicU64::new(0),
-    );
-    let ends = EndsWith(&enough);
-    std::thread::scope(|scope| {
-        let _ends = ends;
-        scope.spawn(|| watch(&nodes, &enough, &looks));
-        for front_end in [&one, &two] {
-            let (address, enough, asked) = (front_end.address, &enough, &asked);
-            scope.spawn(move || ask_on(address, enough, asked));
-        }
-        let all = [&one, &two];
+    let all = [&one, &two];
+    while_asked(&nodes, all, |asked| {
         a_front_end_is_killed(&scene, &all);
-        etcd_ends_and_comes_back(&mut scene, &all, &asked);
+        etcd_ends_and_comes_back(&mut scene, &all, asked);
     });
-    assert!(looks.load(Ordering::Relaxed) > 100);
 }

@@ -6,11 +6,11 @@ mod support;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use support::moving::{
-    EndsWith, Home, NODES, SITES, Scene, all_serve, ask_on, assignments, serving, trouble, watch,
+    Home, NODES, SITES, Scene, all_serve, assignments, serving, trouble, while_asked,
 };
 use support::{Agent, FrontEnd, eventually, node_key, tidegate};
 use tidegate_core::moves::words::{
@@ -117,23 +117,10 @@ fn front_ends_agree_on_moves_whatever_becomes_of_one_and_of_the_home() {
     let mut scene = start("moves-region");
     let (one, two) = (scene.front_end("one", 1), scene.front_end("two", 1));
     let nodes = Arc::clone(&scene.nodes);
-    let (enough, asked, looks) = (
-        AtomicBool::new(false),
-        AtomicUsize::new(0),
-        AtomicU64::new(0),
-    );
-    let ends = EndsWith(&enough);
-    std::thread::scope(|scope| {
-        let _ends = ends;
-        scope.spawn(|| watch(&nodes, &enough, &looks));
-        for front_end in [&one, &two] {
-            let (address, enough, asked) = (front_end.address, &enough, &asked);
-            scope.spawn(move || ask_on(address, enough, asked));
-        }
+    while_asked(&nodes, [&one, &two], |asked| {
         one_front_end_after_the_other_fails(&scene, &one, &two);
-        the_home_fails(&mut scene, &one, &two, &asked);
+        the_home_fails(&mut scene, &one, &two, asked);
     });
-    assert!(looks.load(Ordering::Relaxed) > 100);
 }
 
 #[test]

@@ -109,7 +109,7 @@ pub(crate) fn assignments(nodes: &[Node]) -> Option<Vec<Assignment>> {
 }
 
 /// Watches the words of nodes until it is enough: floors hold, and no generation goes back.
-pub(crate) fn watch(nodes: &[Node], enough: &AtomicBool, looks: &AtomicU64) {
+fn watch(nodes: &[Node], enough: &AtomicBool, looks: &AtomicU64) {
     let mut before: Option<Vec<Assignment>> = None;
     while !enough.load(Ordering::Relaxed) {
         let Some(now) = assignments(nodes) else {
@@ -135,7 +135,7 @@ pub(crate) fn watch(nodes: &[Node], enough: &AtomicBool, looks: &AtomicU64) {
 }
 
 /// Asks for both sites until it is enough. Every request is answered.
-pub(crate) fn ask_on(address: SocketAddr, enough: &AtomicBool, asked: &AtomicUsize) {
+fn ask_on(address: SocketAddr, enough: &AtomicBool, asked: &AtomicUsize) {
     while !enough.load(Ordering::Relaxed) {
         for site in SITES {
             let head =
@@ -264,10 +264,34 @@ pub(crate) fn trouble(front_end: &FrontEnd) -> Option<String> {
 }
 
 /// What goes on beside a test ends with it, however it ends.
-pub(crate) struct EndsWith<'a>(pub(crate) &'a AtomicBool);
+struct EndsWith<'a>(&'a AtomicBool);
 
 impl Drop for EndsWith<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
+}
+
+/// Does this while clients ask two front-ends and nodes' words are watched; it is given how many answers there were.
+pub(crate) fn while_asked(
+    nodes: &[Node],
+    front_ends: [&FrontEnd; 2],
+    acts: impl FnOnce(&AtomicUsize),
+) {
+    let (enough, asked, looks) = (
+        AtomicBool::new(false),
+        AtomicUsize::new(0),
+        AtomicU64::new(0),
+    );
+    let ends = EndsWith(&enough);
+    std::thread::scope(|scope| {
+        let _ends = ends;
+        scope.spawn(|| watch(nodes, &enough, &looks));
+        for front_end in front_ends {
+            let (address, enough, asked) = (front_end.address, &enough, &asked);
+            scope.spawn(move || ask_on(address, enough, asked));
+        }
+        acts(&asked);
+    });
+    assert!(looks.load(Ordering::Relaxed) > 100);
 }
