@@ -356,8 +356,8 @@ impl Party {
             }
             HomeState::Disagrees(there) => {
                 return Some(Trouble::Disagrees(format!(
-                    "another front-end has other sites, nodes, homes of nodes, min, max or priority (digest {:08x}, \
-                     serial {}; here {:08x}, {}): this one moves no node until they are alike",
+                    "another front-end has or had other sites, nodes, homes of nodes, min, max or priority (digest {:08x}, \
+                     serial {}; here {:08x}, {}): this one moves no node until they are alike, or its `serial` is greater",
                     there.digest, there.serial, ours.digest, ours.serial
                 )));
             }
