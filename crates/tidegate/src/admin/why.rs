@@ -306,7 +306,10 @@ fn site_reasons(plane: &Plane, now: Timestamp, topology: &Topology, id: SiteId) 
             AdminState::Maint => reasons.push(format!("{} is out of service", node.name)),
         }
         if node.withheld {
-            reasons.push(format!("{} is on its way to another site", node.name));
+            reasons.push(format!(
+                "{} is on its way to another site, or its agent has not set its servers up for this one (`tidegate status`)",
+                node.name
+            ));
         }
         if node.health == Health::Ejected {
             let cause = node.ejection.map_or("failures", |it| it.cause.label());
