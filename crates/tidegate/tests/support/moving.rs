@@ -189,7 +189,7 @@ impl<H: Home> Scene<H> {
     pub(crate) fn front_end_with(&self, name: &str, blog_min: u32, more: &str) -> FrontEnd {
         let mut text = format!(
             "[cluster]\nfront_ends = 3\n[load]\nkey_file = \"{}\"\ninterval = \"2ms\"\nrealtime = false\n[reconfigure]\nenabled = true\n\
-             {}history = \"50ms\"\nmoves_max = 1000\n{more}",
+             {}history = \"50ms\"\nmoves_max = 1000\nwarm_up = \"0s\"\n{more}",
             self.master.display(),
             self.home.lines()
         );
