@@ -6,11 +6,11 @@ mod support;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use support::moving::{
-    Home, NODES, SITES, Scene, all_serve, assignments, serving, trouble, while_asked,
+    Home, NODES, SITES, Scene, all_serve, assignments, front_ends_are_killed, home_is_silent,
+    serving, trouble, while_asked,
 };
 use support::{Agent, FrontEnd, eventually, node_key, tidegate};
 use tidegate_core::moves::words::{
@@ -29,6 +29,14 @@ impl Home for Agent {
             "engine = \"region\"\nhome = \"udp://{}\"\nhome_key_name = \"home\"\n",
             self.address
         )
+    }
+
+    fn kill(&mut self) {
+        Self::kill(self);
+    }
+
+    fn revive(&mut self) {
+        Self::revive(self);
     }
 }
 
@@ -62,6 +70,10 @@ fn is_at_rest(scene: &Scene<Agent>) -> bool {
     })
 }
 
+fn locks_are_free(scene: &Scene<Agent>) {
+    eventually("no lock stays taken", || is_at_rest(scene).then_some(()));
+}
+
 /// Load that goes from site to site, while one of three front-ends is stopped, wakes, is killed and comes back.
 fn one_front_end_after_the_other_fails(scene: &Scene<Agent>, one: &FrontEnd, two: &FrontEnd) {
     let three = scene.front_end("three", 1);
@@ -74,42 +86,7 @@ fn one_front_end_after_the_other_fails(scene: &Scene<Agent>, one: &FrontEnd, two
     three.process.signal("CONT");
     all_serve(&[&three], "blog", 3);
     assert_eq!(scene.moves(), 4, "what slept moves nothing");
-    for _ in 0..3 {
-        let mut victim = scene.front_end("victim", 1);
-        let before = scene.moves();
-        eventually("a move, and the front-end dies", || {
-            scene.load("shop");
-            (scene.moves() > before).then_some(())
-        });
-        victim.process.signal("KILL");
-        victim.process.wait();
-        scene.flow_to("shop");
-        scene.flow_to("blog");
-        all_serve(&[one, two, &three], "blog", 3);
-        eventually("no lock stays taken", || is_at_rest(scene).then_some(()));
-    }
-}
-
-/// The home is killed: nodes stay, requests go on. It comes back without words.
-fn the_home_fails(scene: &mut Scene<Agent>, one: &FrontEnd, two: &FrontEnd, asked: &AtomicUsize) {
-    scene.home.kill();
-    eventually("the front-ends say that the home is silent", || {
-        let told =
-            [one, two].map(|it| trouble(it).is_some_and(|it| it.contains("does not answer")));
-        (told == [true; 2]).then_some(())
-    });
-    let (before, answered) = (scene.moves(), asked.load(Ordering::Relaxed));
-    scene.load("shop");
-    eventually("requests go on", || {
-        scene.load("shop");
-        (asked.load(Ordering::Relaxed) > answered + 200).then_some(())
-    });
-    assert_eq!(scene.moves(), before, "nothing moves without a home");
-    scene.home.revive();
-    scene.flow_to("shop");
-    all_serve(&[one, two], "shop", 3);
-    assert_eq!((trouble(one), trouble(two)), (None, None));
-    eventually("no lock stays taken", || is_at_rest(scene).then_some(()));
+    front_ends_are_killed(scene, &[one, two, &three], || locks_are_free(scene));
 }
 
 #[test]
@@ -119,7 +96,8 @@ fn front_ends_agree_on_moves_whatever_becomes_of_one_and_of_the_home() {
     let nodes = Arc::clone(&scene.nodes);
     while_asked(&nodes, [&one, &two], |asked| {
         one_front_end_after_the_other_fails(&scene, &one, &two);
-        the_home_fails(&mut scene, &one, &two, asked);
+        home_is_silent(&mut scene, &[&one, &two], asked);
+        locks_are_free(&scene);
     });
 }
 

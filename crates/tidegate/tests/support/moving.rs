@@ -152,6 +152,10 @@ fn ask_on(address: SocketAddr, enough: &AtomicBool, asked: &AtomicUsize) {
 pub(crate) trait Home {
     /// Its lines of `[reconfigure]`.
     fn lines(&self) -> String;
+    /// From now on it does not answer.
+    fn kill(&mut self);
+    /// It answers again, at the same address.
+    fn revive(&mut self);
 }
 
 /// The cluster, and the home of its words.
@@ -294,4 +298,54 @@ pub(crate) fn while_asked(
         acts(&asked);
     });
     assert!(looks.load(Ordering::Relaxed) > 100);
+}
+
+/// Three times a front-end is killed after its first move, and the others follow the load from site to site; `at_rest` looks at
+/// what is left each time.
+pub(crate) fn front_ends_are_killed<H: Home>(
+    scene: &Scene<H>,
+    others: &[&FrontEnd],
+    at_rest: impl Fn(),
+) {
+    for _ in 0..3 {
+        let mut victim = scene.front_end("victim", 1);
+        let before = scene.moves();
+        eventually("a move, and the front-end dies", || {
+            scene.load("shop");
+            (scene.moves() > before).then_some(())
+        });
+        victim.process.signal("KILL");
+        victim.process.wait();
+        scene.flow_to("shop");
+        scene.flow_to("blog");
+        all_serve(others, "blog", 3);
+        at_rest();
+    }
+}
+
+/// While the home is silent nodes stay and requests go on. Once it is back, nodes follow the load to the shop.
+pub(crate) fn home_is_silent<H: Home>(
+    scene: &mut Scene<H>,
+    front_ends: &[&FrontEnd],
+    asked: &AtomicUsize,
+) {
+    scene.home.kill();
+    eventually("the front-ends say that it is silent", || {
+        let silent = |it: &&FrontEnd| trouble(it).is_some_and(|it| it.contains("does not answer"));
+        front_ends.iter().all(silent).then_some(())
+    });
+    let (before, answered) = (scene.moves(), asked.load(Ordering::Relaxed));
+    eventually("requests go on", || {
+        scene.load("shop");
+        (asked.load(Ordering::Relaxed) > answered + 200).then_some(())
+    });
+    assert_eq!(scene.moves(), before, "nothing moves without a home");
+    scene.home.revive();
+    scene.flow_to("shop");
+    all_serve(front_ends, "shop", 3);
+    for front_end in front_ends {
+        eventually("nothing is wrong", || {
+            trouble(front_end).is_none().then_some(())
+        });
+    }
 }
