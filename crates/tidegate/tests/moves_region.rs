@@ -1,18 +1,24 @@
-//! Three front-ends agree on moves by words in regions: they are killed and stopped, and so is the home of the words.
+//! Three front-ends agree on moves by words in regions: they are killed, stopped and cut off from those, and so is the home of
+//! the words.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+#[path = "../../remote/tests/support/namespaces.rs"]
+#[expect(dead_code, reason = "its other users use the rest")]
+mod namespaces;
 mod support;
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use namespaces::{Hosts, NODE_SECOND, NODE_V4};
 use support::moving::{
-    Home, NODES, SITES, Scene, all_serve, assignments, front_ends_are_killed, home_is_silent,
-    serving, trouble, while_asked,
+    EndsWith, Home, NODES, SITES, Scene, all_serve, ask_on, assignments, front_ends_are_killed,
+    home_is_silent, serving, trouble, while_asked,
 };
-use support::{Agent, FrontEnd, eventually, node_key, tidegate};
+use support::{Agent, FrontEnd, eventually, free_address_at, node_key, tidegate};
 use tidegate_core::moves::words::{
     Assignment, AssignmentState, Count24, LockState, SiteLock, SiteNumber,
 };
@@ -291,4 +297,145 @@ fn a_front_end_that_starts_knows_where_nodes_are_before_its_first_request() {
     assert_eq!(bodies(&two, "blog.example"), expected(&["b3"]));
     let log = log("two");
     assert!(log.contains("begin at the site of the file: s1"), "{log}");
+}
+
+/// What the front-end that is cut off has lost.
+#[derive(Clone, Copy, Debug)]
+enum Cut {
+    /// Nothing comes through, in either direction.
+    Silence,
+    /// Its words arrive, and no answer does.
+    Answers,
+}
+
+/// One front-end has a host of its own, with a way to the agents and another one to the servers; the rest is on the second host.
+fn hosts() -> Result<Hosts, String> {
+    let hosts = Hosts::switched()?;
+    hosts.second_cable()?;
+    hosts.at_front(|| loopback_up(&hosts))?;
+    hosts.at_node(|| loopback_up(&hosts))?;
+    Ok(hosts)
+}
+
+fn loopback_up(hosts: &Hosts) -> Result<(), String> {
+    hosts.ip(&["link", "set", "lo", "up"]).map(drop)
+}
+
+impl Cut {
+    /// Cuts the way to the agents, or mends it. The way to the servers stays.
+    fn set(self, hosts: &Hosts, is_cut: bool) {
+        let done = match (self, is_cut) {
+            (Self::Silence, true) => {
+                hosts.ip(&["-n", hosts.switch(), "link", "set", "port0", "down"])
+            }
+            (Self::Silence, false) => {
+                hosts.ip(&["-n", hosts.switch(), "link", "set", "port0", "up"])
+            }
+            (Self::Answers, true) => {
+                hosts.ip(&["-n", hosts.node(), "route", "add", "blackhole", FRONT])
+            }
+            (Self::Answers, false) => {
+                hosts.ip(&["-n", hosts.node(), "route", "del", "blackhole", FRONT])
+            }
+        };
+        done.unwrap();
+    }
+}
+
+/// The address at which agents see the front-end that is cut off.
+const FRONT: &str = "192.0.2.1/32";
+/// Whose load must last so long moves nodes first, or last.
+const SOON: &str = "history = \"20ms\"\n";
+const LATE: &str = "history = \"150ms\"\n";
+
+#[test]
+fn a_front_end_that_is_cut_off_moves_nothing_and_follows_once_it_is_back() {
+    match hosts() {
+        Ok(hosts) => hosts.at_node(|| one_is_cut_off(&hosts)),
+        Err(why) => println!("SKIPPED: {why}"),
+    }
+}
+
+fn one_is_cut_off(hosts: &Hosts) {
+    let [agents, servers] = [NODE_V4, NODE_SECOND].map(|it| it.parse().unwrap());
+    let home = |_: &Path, master: &Path| {
+        let address = free_address_at(agents);
+        Agent::start_at(&node_key(master, "home"), address, "rungs = [\"agent\"]\n")
+    };
+    let scene = Scene::at("moves-cut", [agents, servers], home);
+    eventually("the home answers", || lock(&scene, 0));
+    let others = ["one", "two"].map(|name| scene.front_end_with(name, 1, LATE));
+    let others = [&others[0], &others[1]];
+    let cut_off = hosts.at_front(|| scene.front_end_with("cut-off", 1, SOON));
+    let (enough, asked) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let ends = EndsWith(&enough);
+    std::thread::scope(|scope| {
+        let _ends = ends;
+        scope.spawn(|| hosts.at_front(|| ask_on(cut_off.address, &enough, &asked)));
+        while_asked(&scene.nodes, others, |_| {
+            scene.flow_to("shop");
+            all_serve(&others, "shop", 3);
+            hosts.at_front(|| all_serve(&[&cut_off], "shop", 3));
+            for cut in [Cut::Silence, Cut::Answers] {
+                while_cut(hosts, cut, &scene, others, &cut_off, &asked);
+            }
+        });
+    });
+}
+
+/// The way is cut as soon as a node moves to the blog. Nodes go on to move without the one that is cut off, whose clients have their
+/// answers all the same; once the way is mended it follows, and what it had begun moves nothing.
+fn while_cut(
+    hosts: &Hosts,
+    cut: Cut,
+    scene: &Scene<Agent>,
+    others: [&FrontEnd; 2],
+    cut_off: &FrontEnd,
+    asked: &AtomicUsize,
+) {
+    let before = scene.moves();
+    eventually("a node moves", || {
+        scene.load("blog");
+        (scene.moves() > before).then_some(())
+    });
+    cut.set(hosts, true);
+    eventually("it says that the home is silent", || {
+        let said = hosts.at_front(|| trouble(cut_off));
+        said.is_some_and(|it| it.contains("does not answer"))
+            .then_some(())
+    });
+    scene.flow_to("blog");
+    let answered = asked.load(Ordering::Relaxed);
+    for site in ["shop", "blog", "shop"] {
+        scene.flow_to(site);
+        all_serve(&others, site, 3);
+    }
+    let ordered = hosts.at_front(|| {
+        let admin = cut_off.admin.to_string();
+        let mut command = tidegate();
+        command.args(["move", "s1", "blog", "--force", "--admin", &admin]);
+        command.output().unwrap()
+    });
+    let said = String::from_utf8(ordered.stderr).unwrap();
+    assert!(
+        !ordered.status.success() && said.contains("does not answer"),
+        "{cut:?}: {said}"
+    );
+    eventually("its clients are answered", || {
+        (asked.load(Ordering::Relaxed) > answered + 200).then_some(())
+    });
+    let words = assignments(&scene.nodes);
+    cut.set(hosts, false);
+    hosts.at_front(|| {
+        all_serve(&[cut_off], "shop", 3);
+        eventually("nothing is wrong", || {
+            trouble(cut_off).is_none().then_some(())
+        });
+    });
+    locks_are_free(scene);
+    assert_eq!(
+        assignments(&scene.nodes),
+        words,
+        "{cut:?}: it moves nothing"
+    );
 }

@@ -11,7 +11,7 @@ pub(crate) mod server;
 pub(crate) mod upgrade;
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -132,10 +132,13 @@ pub(crate) fn eventually<T>(what: &str, mut happened: impl FnMut() -> Option<T>)
 
 /// A port that nothing listens on now.
 pub(crate) fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
+    free_address_at(Ipv4Addr::LOCALHOST.into())
+}
+
+/// The same of another address of this host.
+pub(crate) fn free_address_at(ip: IpAddr) -> SocketAddr {
+    let listener = TcpListener::bind((ip, 0)).unwrap();
+    listener.local_addr().unwrap()
 }
 
 /// A folder of this test, emptied at its start.
@@ -290,14 +293,22 @@ pub(crate) struct Agent {
     pub(crate) address: SocketAddr,
     process: Option<Process>,
     key: PathBuf,
+    /// More lines of `[agent]`.
+    more: &'static str,
 }
 
 impl Agent {
     pub(crate) fn start(key: &Path) -> Self {
+        Self::start_at(key, free_address(), "")
+    }
+
+    /// The same at an address, with more lines of `[agent]`.
+    pub(crate) fn start_at(key: &Path, address: SocketAddr, more: &'static str) -> Self {
         let mut agent = Self {
-            address: free_address(),
+            address,
             process: None,
             key: key.to_path_buf(),
+            more,
         };
         agent.revive();
         agent
@@ -309,9 +320,10 @@ impl Agent {
             .key
             .with_file_name(format!("agent-{}.toml", self.address.port()));
         let text = format!(
-            "[agent]\nlisten = \"{}\"\nkey_file = \"{}\"\ninterval = \"20ms\"\nrealtime = false\n",
+            "[agent]\nlisten = \"{}\"\nkey_file = \"{}\"\ninterval = \"20ms\"\nrealtime = false\n{}",
             self.address,
-            self.key.display()
+            self.key.display(),
+            self.more
         );
         std::fs::write(&file, text).unwrap();
         let log = std::fs::File::create(self.log()).unwrap();

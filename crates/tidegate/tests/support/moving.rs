@@ -1,7 +1,7 @@
 //! Nodes that move between two sites by words that front-ends share, wherever these are kept.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use tidegate_remote::udp::key_file::KeyFile;
 use tidegate_remote::udp::{Responder, ResponderOptions};
 
 use super::published::PublishedLoad;
-use super::server::server;
+use super::server::server_at;
 use super::{FrontEnd, eventually, folder, master_key, node_key, request};
 
 /// Between two looks, and two requests.
@@ -40,7 +40,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    pub(crate) fn start(test: &str, master: &Path, name: &str) -> Self {
+    pub(crate) fn start(test: &str, master: &Path, name: &str, ip: IpAddr) -> Self {
         let path = format!(
             "/dev/shm/tidegate-moves-region-{test}-{name}-{}",
             std::process::id()
@@ -51,7 +51,7 @@ impl Node {
         let keys = keys.into_iter().map(|it| it.key).collect();
         let options = ResponderOptions {
             realtime: false,
-            ..ResponderOptions::new("127.0.0.1:0".parse().unwrap(), keys)
+            ..ResponderOptions::new((ip, 0).into(), keys)
         };
         let responder = Responder::spawn(Arc::clone(&memory), options).unwrap();
         let load = PublishedLoad::start(Arc::clone(&memory));
@@ -135,7 +135,7 @@ fn watch(nodes: &[Node], enough: &AtomicBool, looks: &AtomicU64) {
 }
 
 /// Asks for both sites until it is enough. Every request is answered.
-fn ask_on(address: SocketAddr, enough: &AtomicBool, asked: &AtomicUsize) {
+pub(crate) fn ask_on(address: SocketAddr, enough: &AtomicBool, asked: &AtomicUsize) {
     while !enough.load(Ordering::Relaxed) {
         for site in SITES {
             let head =
@@ -170,15 +170,24 @@ pub(crate) struct Scene<H> {
 impl<H: Home> Scene<H> {
     /// With the home that is made of the folder and the masters.
     pub(crate) fn with(test: &str, home: impl FnOnce(&Path, &Path) -> H) -> Self {
+        Self::at(test, [Ipv4Addr::LOCALHOST.into(); 2], home)
+    }
+
+    /// The same with addresses of the nodes' agents and of their servers.
+    pub(crate) fn at(
+        test: &str,
+        [agents, servers]: [IpAddr; 2],
+        home: impl FnOnce(&Path, &Path) -> H,
+    ) -> Self {
         let folder = folder(test);
         let master = master_key(&folder);
         Self {
             nodes: Arc::new(
                 NODES
-                    .map(|(name, _)| Node::start(test, &master, name))
+                    .map(|(name, _)| Node::start(test, &master, name, agents))
                     .into(),
             ),
-            servers: NODES.map(|(name, _)| server(name)).into(),
+            servers: NODES.map(|(name, _)| server_at(servers, name)).into(),
             home: home(&folder, &master),
             folder,
             master,
@@ -186,14 +195,14 @@ impl<H: Home> Scene<H> {
     }
 
     pub(crate) fn front_end(&self, name: &str, blog_min: u32) -> FrontEnd {
-        self.front_end_with(name, blog_min, "")
+        self.front_end_with(name, blog_min, "history = \"50ms\"\n")
     }
 
-    /// With more lines of `[reconfigure]`.
+    /// With more lines of `[reconfigure]`, also `history`.
     pub(crate) fn front_end_with(&self, name: &str, blog_min: u32, more: &str) -> FrontEnd {
         let mut text = format!(
             "[cluster]\nfront_ends = 3\n[load]\nkey_file = \"{}\"\ninterval = \"2ms\"\nrealtime = false\n[reconfigure]\nenabled = true\n\
-             {}history = \"50ms\"\nmoves_max = 1000\nwarm_up = \"0s\"\n{more}",
+             {}moves_max = 1000\nwarm_up = \"0s\"\n{more}",
             self.master.display(),
             self.home.lines()
         );
@@ -268,7 +277,7 @@ pub(crate) fn trouble(front_end: &FrontEnd) -> Option<String> {
 }
 
 /// What goes on beside a test ends with it, however it ends.
-struct EndsWith<'a>(&'a AtomicBool);
+pub(crate) struct EndsWith<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for EndsWith<'_> {
     fn drop(&mut self) {

@@ -1,11 +1,16 @@
 //! A server of the tests' own.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 
 /// Answers every request with its name, and echoes what comes through a tunnel, until the test ends.
 pub(crate) fn server(name: &'static str) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    server_at(Ipv4Addr::LOCALHOST.into(), name)
+}
+
+/// The same at an address of this host.
+pub(crate) fn server_at(ip: IpAddr, name: &'static str) -> SocketAddr {
+    let listener = TcpListener::bind((ip, 0)).unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
