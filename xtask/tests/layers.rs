@@ -84,7 +84,9 @@ const CRATES: &[(&str, Layers)] = &[
     (
         "node",
         &[
-            &["config", "counter", "file", "findings", "pace", "parse"],
+            &[
+                "config", "counter", "file", "findings", "pace", "parse", "report",
+            ],
             &["connections", "sampler"],
             &["kernel", "moves"],
             &["privilege"],
@@ -143,6 +145,7 @@ const CRATES: &[(&str, Layers)] = &[
         "tidegate",
         &[
             &[
+                "exposition",
                 "models",
                 "open_files",
                 "output",

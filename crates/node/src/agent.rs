@@ -27,6 +27,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tidegate_core::load::Rung;
+use tidegate_core::record::LoadRecord;
 use tidegate_core::time::{Timestamp, nanos};
 use tidegate_remote::kernel::{KernelError, SlowHalf, show};
 use tidegate_remote::privilege::{self, CapabilitySet};
@@ -134,6 +135,8 @@ struct Shared {
     cost_max_ns: AtomicU64,
     cpu_ns: AtomicU64,
     findings: Mutex<Vec<String>>,
+    /// The last sample.
+    last: Mutex<LoadRecord>,
 }
 
 /// Starts agents.
@@ -257,6 +260,16 @@ impl AgentHandle {
     /// The region that it publishes in.
     pub fn memory(&self) -> &Arc<RegionMemory> {
         &self.memory
+    }
+
+    /// The last sample, on the rung on which front-ends get theirs. Where the kernel makes the record, this one lacks what
+    /// only the kernel sees.
+    pub fn last_record(&self) -> LoadRecord {
+        let last = self.shared.last.lock();
+        LoadRecord {
+            rung: self.kernel.rung().unwrap_or(self.user_rung) as u8,
+            ..*last.unwrap_or_else(PoisonError::into_inner)
+        }
     }
 
     /// What the calling thread needs to look after this agent and to end it.
@@ -423,6 +436,10 @@ impl Publisher<'_> {
         }
         self.tell();
         let shared = self.shared;
+        // A reader that has it now takes the next one.
+        if let Ok(mut last) = shared.last.try_lock() {
+            *last = record;
+        }
         let samples = shared.samples.fetch_add(1, Ordering::Relaxed);
         if samples.is_multiple_of(CPU_TIME_SAMPLES) {
             shared

@@ -6,6 +6,7 @@
 //! * [`Agent`]: a thread that samples and publishes, and the responder that answers.
 //! * The kernel answers in the agent's place where it lets programs in (`kernel.rs`).
 //! * [`MovesWatch`]: the agent's part of moves between sites; runs hooks.
+//! * [`report`]: the load as operators' protocols tell it.
 //! * [`Sampler`]: files to a record; every source says whether it was truly measured and how.
 
 mod agent;
@@ -19,6 +20,7 @@ mod moves;
 mod pace;
 mod parse;
 mod privilege;
+pub mod report;
 mod sampler;
 
 pub use agent::{Agent, AgentError, AgentHandle, AgentStatus};

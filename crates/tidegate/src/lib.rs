@@ -11,6 +11,7 @@ mod demo;
 mod discovery;
 mod doctor;
 mod driver;
+mod exposition;
 mod failure;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;

@@ -24,6 +24,7 @@ mod weighted_round_robin;
 
 pub use auto::{Score as AutoScore, score as auto_score};
 pub use markdown::markdown;
+pub use slbl::weighted_share;
 
 use crate::ids::{NodeId, SiteId};
 use crate::load::LoadTable;

@@ -51,16 +51,7 @@ impl Slbl {
 
     /// The weighted mean of the used shares that are known; NaN if none is.
     fn load(&self, load: &NodeLoad) -> f32 {
-        let shares = [load.utilization, load.memory, load.files];
-        let (mut sum, mut weights) = (0.0, 0.0);
-        for (share, weight) in shares.into_iter().zip(self.weights) {
-            if !share.is_nan() {
-                sum += weight * share.clamp(0.0, 1.0);
-                weights += weight;
-            }
-        }
-        // No weight on anything known: 0 / 0 is NaN, as it should be.
-        sum / weights
+        weighted_share(self.weights, [load.utilization, load.memory, load.files])
     }
 
     /// What is free at the node; NaN if unknown.
@@ -78,6 +69,19 @@ impl Slbl {
             free.max(HEADROOM_MIN)
         }
     }
+}
+
+/// The weighted mean of used shares, those that are NaN left out; NaN if none is known.
+pub fn weighted_share(weights: [f32; 3], shares: [f32; 3]) -> f32 {
+    let (mut sum, mut all) = (0.0, 0.0);
+    for (share, weight) in shares.into_iter().zip(weights) {
+        if !share.is_nan() {
+            sum += weight * share.clamp(0.0, 1.0);
+            all += weight;
+        }
+    }
+    // No weight on anything known: 0 / 0 is NaN, as it should be.
+    sum / all
 }
 
 impl Policy for Slbl {

@@ -15,12 +15,12 @@ use serde::de::DeserializeOwned;
 use tidegate_core::topology::{AdminState, NodeId, Topology};
 
 use super::culprits;
-use super::exposition::Format;
 use super::moves;
 use super::nodes;
 use super::page;
 use super::plane::Plane;
 use super::{metrics, status, throttles, why};
+use crate::exposition::Format;
 use crate::models::{ApiError, Overridden, Upgraded};
 
 const TEXT: &str = "text/plain; charset=utf-8";

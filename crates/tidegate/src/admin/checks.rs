@@ -3,10 +3,10 @@
 use tidegate_core::topology::{CheckResult, Node, NodeId, Topology};
 use tidegate_core::units::format_duration;
 
-use super::exposition::{Kind, Text};
 use super::plane::{Look, Plane};
 use super::trouble::spell;
 use crate::driver::wrong;
+use crate::exposition::{Kind, Text};
 use crate::models::CheckStatus;
 
 /// What a node may have of its fair share, if it starts slowly.

@@ -3,8 +3,8 @@
 use tidegate_core::culprits::Confidence;
 use tidegate_core::time::Timestamp;
 
-use super::exposition::{Kind, Text};
 use super::plane::Plane;
+use crate::exposition::{Kind, Text};
 use tidegate_culprits::live::Finding;
 
 /// A share that is worth a sentence though no class is accused.

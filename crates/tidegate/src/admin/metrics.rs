@@ -13,13 +13,13 @@ use tidegate_core::topology::{AdminState, GroupId, Health, Membership, NodeId, S
 use tidegate_proxy::{Ending, HistogramSnapshot, NodeSnapshot, Reason, SiteSnapshot};
 
 use super::checks;
-use super::exposition::{Family, Format, Kind, Labels, Text};
 use super::findings;
 use super::plane::{Look, Plane};
 use super::process;
 use super::sources;
 use super::status::STATUS_CLASSES;
 use super::throttles;
+use crate::exposition::{Family, Format, Kind, Labels, Text};
 use crate::moves::models::MoveCount;
 
 /// Upper bounds of the histograms' buckets, microseconds: about three per power of ten.

@@ -22,7 +22,6 @@ mod access;
 mod api;
 mod checks;
 pub(crate) mod culprits;
-mod exposition;
 mod findings;
 mod metrics;
 mod moves;

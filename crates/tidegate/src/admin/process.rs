@@ -5,7 +5,7 @@
 use rustix::param::{clock_ticks_per_second, page_size};
 use rustix::process::{Resource, getrlimit};
 
-use super::exposition::{Kind, Text};
+use crate::exposition::{Kind, Text};
 
 /// What the kernel says of a process in its `stat` (proc(5)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

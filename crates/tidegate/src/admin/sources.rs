@@ -1,7 +1,7 @@
 //! Sources of nodes, for the API and the metrics.
 
-use super::exposition::{Kind, Text};
 use super::plane::Plane;
+use crate::exposition::{Kind, Text};
 use crate::models::{SourceEventStatus, SourceStatus};
 
 /// All, by their names.

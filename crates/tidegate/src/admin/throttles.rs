@@ -8,8 +8,8 @@ use tidegate_core::time::Timestamp;
 use tidegate_core::units::{Size, format_size};
 use tidegate_proxy::Throttling;
 
-use super::exposition::{Family, Kind, Text};
 use super::plane::Plane;
+use crate::exposition::{Family, Kind, Text};
 use crate::models::{
     LimitsModel, ReleaseRequest, ThrottleGiven, ThrottleRequest, ThrottleStatus, Throttles,
 };

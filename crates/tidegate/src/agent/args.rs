@@ -81,6 +81,12 @@ pub(crate) struct AgentArgs {
     /// Become this user, by name or number, with its own group alone; only root can.
     #[arg(long, value_name = "USER")]
     pub(crate) user: Option<String>,
+    /// Answer HAProxy's agent check here, over TCP.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) agent_check: Option<SocketAddr>,
+    /// Serve the load record as metrics here, over HTTP, at `/metrics`.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) metrics: Option<SocketAddr>,
     /// The other end of a virtual cable (veth) has an XDP program, so native answers arrive.
     #[arg(long)]
     pub(crate) veth_native: bool,

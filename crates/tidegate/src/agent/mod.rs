@@ -1,6 +1,7 @@
 //! `tidegate agent`: stands beside a server, samples its kernel and publishes its load.
 
 mod args;
+mod reports;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,16 +21,18 @@ use tidegate_remote::kernel::{self, Installed, KernelResponder};
 use tidegate_remote::udp::ResponderStats;
 use tidegate_remote::udp::key_file::NodeKey;
 use tidegate_remote::udp::wire::DropReason;
+use tokio::time::{MissedTickBehavior, interval};
 
 use crate::config::own_files::is_one;
 use crate::config::problem::did_you_mean;
-use crate::config::{Config, Problem};
+use crate::config::{AgentCheckReport, Config, Problem, Reports};
 use crate::failure::Failure;
 use crate::key_file;
 use crate::output::{self, Output};
 use crate::privilege;
 use crate::signals::Stop;
 use args::{AgentAction, AgentArgs};
+use reports::{SAMPLE_EVERY, SharedLoad};
 
 pub(crate) use args::AgentCommand;
 
@@ -116,7 +119,7 @@ fn failed(error: impl ToString) -> Failure {
 
 /// Leaves programs in the kernel and ends.
 fn install(args: AgentArgs, output: Output) -> Result<(), Failure> {
-    let (config, _) = config(args)?;
+    let config = config(args)?.agent;
     let options = tidegate_node::kernel_options(&config, config.listen).map_err(failed)?;
     let responder = KernelResponder::attach(&options).map_err(failed)?;
     let refusals = responder.refusals().to_vec();
@@ -191,7 +194,11 @@ fn tell_installed(
 
 /// Runs until it is asked to stop.
 fn run(args: AgentArgs, output: Output) -> Result<(), Failure> {
-    let (config, user) = config(args)?;
+    let Settings {
+        agent: config,
+        reports,
+        user,
+    } = config(args)?;
     privilege::settle(user.as_deref(), STARTING_CAPABILITIES, output)?;
     // A signal that comes while the agent starts is not lost.
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -205,7 +212,16 @@ fn run(args: AgentArgs, output: Output) -> Result<(), Failure> {
     let agent = Agent::spawn(&config);
     let mut agent = agent.map_err(|error| Failure::Failed(why_not(&error, config.listen)))?;
     let names = names(&config.keys);
+    let load = SharedLoad::default();
+    let reported = {
+        let _guard = runtime.enter();
+        reports::start(&reports, &config.allow, &load)?
+    };
     tell("started", &agent, &names, output);
+    let reporting = !reported.is_empty();
+    for text in reported {
+        output.event("report", &text);
+    }
     let (mut strangers, mut flood) = (Alert::default(), Alert::default());
     for text in not_found(&config.watch, &process_names(&config.root)) {
         output.event("watch", &text);
@@ -213,10 +229,16 @@ fn run(args: AgentArgs, output: Output) -> Result<(), Failure> {
     tidegate_remote::privilege::keep(agent.capabilities())
         .map_err(|error| Failure::Failed(format!("cannot give privileges away: {error}")))?;
     runtime.block_on(async {
+        let (mut look, mut sample) = (interval(LOOK), interval(SAMPLE_EVERY));
+        sample.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 () = stop.wait() => return Ok(()),
-                () = tokio::time::sleep(LOOK) => {}
+                _ = sample.tick(), if reporting => {
+                    load.note(&agent.last_record());
+                    continue;
+                }
+                _ = look.tick() => {}
             }
             for event in agent.moves_events() {
                 output.event(event.name, &event.text);
@@ -302,9 +324,17 @@ fn not_found(watch: &[String], running: &BTreeSet<String>) -> Vec<String> {
     watch.iter().filter(missing).map(tell).collect()
 }
 
-/// The file's settings, and what the command line says otherwise; and the user to become.
-fn config(args: AgentArgs) -> Result<(AgentConfig, Option<String>), Failure> {
-    let (mut config, of_file) = match args.settings() {
+/// What an agent is to do.
+struct Settings {
+    agent: AgentConfig,
+    reports: Reports,
+    /// The user to become.
+    user: Option<String>,
+}
+
+/// The file's settings, and what the command line says otherwise.
+fn config(args: AgentArgs) -> Result<Settings, Failure> {
+    let (mut config, mut reports, of_file) = match args.settings() {
         Some(file) => {
             let whole = Config::load(file)?;
             let none = || Failure::Usage(format!("{} has no [agent]", file.display()));
@@ -315,10 +345,15 @@ fn config(args: AgentArgs) -> Result<(AgentConfig, Option<String>), Failure> {
             check_kept_folder(&whole, user.map(String::as_str))?;
             (
                 whole.agent.ok_or_else(none)?,
+                whole.reports,
                 whole.file.process.user.value.clone(),
             )
         }
-        None => (AgentConfig::new(keys(args.key_file.as_deref())?), None),
+        None => (
+            AgentConfig::new(keys(args.key_file.as_deref())?),
+            Reports::default(),
+            None,
+        ),
     };
     if let (Some(_), Some(key_file)) = (args.settings(), &args.key_file) {
         config.keys = keys(Some(key_file))?;
@@ -338,6 +373,8 @@ fn config(args: AgentArgs) -> Result<(AgentConfig, Option<String>), Failure> {
         allow,
         veth_native,
         user,
+        agent_check,
+        metrics,
         ..
     } = args;
     config.listen = listen.unwrap_or(config.listen);
@@ -355,7 +392,17 @@ fn config(args: AgentArgs) -> Result<(AgentConfig, Option<String>), Failure> {
     if !allow.is_empty() {
         config.allow = allow;
     }
-    Ok((config, user.or(of_file)))
+    if let Some(listen) = agent_check {
+        let of_file = reports.agent_check;
+        let report = of_file.unwrap_or(AgentCheckReport::new(listen));
+        reports.agent_check = Some(AgentCheckReport { listen, ..report });
+    }
+    reports.metrics = metrics.or(reports.metrics);
+    Ok(Settings {
+        agent: config,
+        reports,
+        user: user.or(of_file),
+    })
 }
 
 /// Whether an agent of this user can keep what moves did where the file says; without a user it is that of this process.

@@ -4,6 +4,7 @@ use tidegate_core::admission::AdmissionKind;
 use tidegate_core::units::{size_units, time_units};
 
 use super::agent_moves::{AgentMovesFile, SiteHookFile};
+use super::agent_reports::{AgentCheckFile, AgentMetricsFile};
 use super::answers::{PriorityFile, RetryBudgetFile, SessionFile};
 use super::apis::{ConsulFile, KubernetesFile};
 use super::check::CheckFile;
@@ -72,6 +73,8 @@ pub(crate) fn page() -> String {
         ("[agent]", AgentFile::docs()),
         ("[agent.moves]", AgentMovesFile::docs()),
         ("[[agent.moves.site]]", SiteHookFile::docs()),
+        ("[agent.agent_check]", AgentCheckFile::docs()),
+        ("[agent.metrics]", AgentMetricsFile::docs()),
         ("[process]", ProcessFile::docs()),
         ("[state]", StateTable::docs()),
         ("[cluster]", ClusterFile::docs()),

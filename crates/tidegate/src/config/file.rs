@@ -10,6 +10,7 @@ use tidegate_core::units::Size;
 
 use super::address::NodeAddress;
 use super::agent_moves::AgentMovesFile;
+use super::agent_reports::{AgentCheckFile, AgentMetricsFile};
 use super::answers::{PriorityFile, RetryAfter, RetryBudgetFile, SessionFile};
 use super::check::CheckFile;
 use super::culprits::CulpritsFile;
@@ -355,6 +356,10 @@ table! {
         allow: Vec<At<String>> = Vec::new();
         /// What is done when the node moves to another site.
         moves: Option<AgentMovesFile> = None;
+        /// HAProxy's agent check, answered; not set: it is not.
+        agent_check: Option<AgentCheckFile> = None;
+        /// The record as metrics; not set: there are none.
+        metrics: Option<AgentMetricsFile> = None;
     }
 }
 

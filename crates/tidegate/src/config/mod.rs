@@ -13,6 +13,7 @@
 
 pub(crate) mod address;
 pub(crate) mod agent_moves;
+mod agent_reports;
 mod answers;
 mod apis;
 mod bounded;
@@ -61,6 +62,7 @@ use toml::de::DeTable;
 use crate::open_files::Shares;
 use crate::token::Token;
 
+pub(crate) use agent_reports::{AgentCheckReport, Reports};
 pub(crate) use problem::{ConfigError, Problem};
 
 pub(crate) use culprits::Culprits;
@@ -85,6 +87,8 @@ pub(crate) struct Config {
     pub(crate) front_end: Option<FrontEnd>,
     /// What `tidegate agent` needs; nothing if the file is a front-end's.
     pub(crate) agent: Option<AgentConfig>,
+    /// What that agent tells programs other than front-ends.
+    pub(crate) reports: Reports,
     /// What is sound and perhaps not meant, in sentences.
     pub(crate) notes: Vec<String>,
     /// What was read of files for their owner alone.

@@ -99,7 +99,7 @@ impl PolicySetting {
             config.parameters.index = index(name, &file.index, problems)?;
         }
         if let Some(weights) = &file.weights.value {
-            config.parameters.weights = weigh(weights, &file.weights, problems)?;
+            config.parameters.weights = weigh(weights, file.weights.place(), problems)?;
         }
         fits.then_some(Self(config))
     }
@@ -123,9 +123,10 @@ fn index(name: &str, at: &At<Option<String>>, problems: &mut Problems) -> Option
     found.map(|(index, _)| *index)
 }
 
-fn weigh(
+/// The weights of CPU, memory and file descriptors; `at` is where they stand.
+pub(super) fn weigh(
     weights: &WeightsFile,
-    at: &At<Option<WeightsFile>>,
+    at: std::ops::Range<usize>,
     problems: &mut Problems,
 ) -> Option<[f32; 3]> {
     let weights = [weights.cpu.value, weights.memory.value, weights.files.value];
@@ -134,7 +135,7 @@ fn weigh(
         return Some(weights);
     }
     problems.push(Problem::new(
-        at.place(),
+        at,
         "the weights of slbl must add up to 1",
         format!("these add up to {sum}"),
     ));

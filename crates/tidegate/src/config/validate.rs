@@ -24,6 +24,7 @@ use tidegate_remote::udp::key_file::{KeyFile, Master, NAME_MAX, NodeKey, is_name
 
 use super::address::overlap;
 use super::agent_moves::{self, AgentMovesFile};
+use super::agent_reports::reports;
 use super::check;
 use super::culprits::class_names;
 use super::discover::{PlannedKeys, ReadPlan};
@@ -77,6 +78,7 @@ pub(super) fn validate(
     };
     let admin = checker.admin(&file);
     let agent = file.agent.value.as_ref();
+    let reports = agent.map(|agent| reports(agent, checker.problems));
     let agent = agent.map(|agent| checker.agent(agent));
     let serves = !file.listener.is_empty()
         || !file.site.is_empty()
@@ -110,6 +112,7 @@ pub(super) fn validate(
         front_end,
         notes: notes.unwrap_or_default(),
         agent: agent.map_or(Some(None), |agent| agent.map(Some))?,
+        reports: reports.unwrap_or_default(),
         file,
         source: Source::default(),
     })
@@ -703,7 +706,7 @@ impl Checker<'_> {
 }
 
 /// Two listeners that cannot both be there.
-fn overlapping(before: &At<SocketAddr>, again: &At<SocketAddr>) -> Problem {
+pub(super) fn overlapping(before: &At<SocketAddr>, again: &At<SocketAddr>) -> Problem {
     if before.value == again.value {
         let message = format!("two listeners on {}", again.value);
         let problem = Problem::new(again.place(), message, "again here");

@@ -66,7 +66,7 @@ fn weight_of(range: &str, kind: &str, version: &str) -> Option<f32> {
 
 /// What a family counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// Only grows; samples end in `_total`.
     Counter,
     /// Goes up and down.
@@ -97,26 +97,26 @@ impl Kind {
 }
 
 /// Labels of one sample.
-pub(super) type Labels<'a> = &'a [(&'a str, &'a str)];
+pub(crate) type Labels<'a> = &'a [(&'a str, &'a str)];
 
 /// A text under construction.
 #[derive(Debug)]
-pub(super) struct Text {
+pub(crate) struct Text {
     out: String,
     format: Format,
 }
 
 /// One family of it.
 #[derive(Debug)]
-pub(super) struct Family<'t> {
+pub(crate) struct Family<'t> {
     out: &'t mut String,
-    name: &'static str,
+    name: &'t str,
     kind: Kind,
 }
 
 impl Text {
     /// An empty text.
-    pub(super) fn new(format: Format) -> Self {
+    pub(crate) fn new(format: Format) -> Self {
         Self {
             out: String::new(),
             format,
@@ -124,7 +124,7 @@ impl Text {
     }
 
     /// Begins a family. All of its samples come before the next family.
-    pub(super) fn family(&mut self, name: &'static str, kind: Kind, help: &str) -> Family<'_> {
+    pub(crate) fn family<'t>(&'t mut self, name: &'t str, kind: Kind, help: &str) -> Family<'t> {
         let (out, format) = (&mut self.out, self.format);
         let mut help = help.replace('\\', "\\\\").replace('\n', "\\n");
         let suffix = match format {
@@ -147,7 +147,7 @@ impl Text {
     }
 
     /// The finished text.
-    pub(super) fn finish(mut self) -> String {
+    pub(crate) fn finish(mut self) -> String {
         if self.format == Format::OpenMetrics {
             self.out.push_str("# EOF\n");
         }
@@ -157,19 +157,19 @@ impl Text {
 
 impl Family<'_> {
     /// Adds a sample. A number that is not known is left out, never zero.
-    pub(super) fn sample(&mut self, labels: Labels<'_>, value: f64) {
+    pub(crate) fn sample(&mut self, labels: Labels<'_>, value: f64) {
         if !value.is_nan() {
             self.line(self.kind.suffix(), labels, None, value);
         }
     }
 
     /// Adds a whole number.
-    pub(super) fn count(&mut self, labels: Labels<'_>, value: u64) {
+    pub(crate) fn count(&mut self, labels: Labels<'_>, value: u64) {
         self.sample(labels, value as f64);
     }
 
     /// Adds a histogram: counts below each of the bounds, of all, and the sum.
-    pub(super) fn histogram(
+    pub(crate) fn histogram(
         &mut self,
         labels: Labels<'_>,
         below: impl Iterator<Item = (f64, u64)>,

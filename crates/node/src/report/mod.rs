@@ -1,0 +1,7 @@
+//! The node's load in the words of other programs: pure functions from records to answers. Sockets are the agent's.
+
+pub mod agent_check;
+pub mod fields;
+mod own_load;
+
+pub use own_load::OwnLoad;

@@ -1,0 +1,232 @@
+//! One running agent, and the programs of operators that ask it: a stock HAProxy by its agent check, a scraper over HTTP,
+//! and clients that mean no good.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test ends where something is missing, and says what it skips"
+)]
+
+mod support;
+
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use support::{Process, ask, eventually, folder, free_address, master_key, node_key, tidegate};
+
+/// An agent that reports. Memory alone weighs: it hardly changes.
+struct Reporter {
+    agent_check: SocketAddr,
+    metrics: SocketAddr,
+    _process: Process,
+}
+
+impl Reporter {
+    fn start(folder: &Path) -> Self {
+        Self::start_with(folder, "")
+    }
+
+    fn start_with(folder: &Path, more: &str) -> Self {
+        let key = node_key(&master_key(folder), "n1");
+        let (listen, agent_check, metrics) = (free_address(), free_address(), free_address());
+        let text = format!(
+            "[agent]\nlisten = \"{listen}\"\nkey_file = \"{}\"\ninterval = \"20ms\"\nrealtime = false\nrungs = [\"agent\"]\n\
+             {more}\n[agent.agent_check]\nlisten = \"{agent_check}\"\nweights = {{ cpu = 0, memory = 1, files = 0 }}\n\
+             [agent.metrics]\nlisten = \"{metrics}\"\n",
+            key.display()
+        );
+        let file = folder.join("agent.toml");
+        std::fs::write(&file, text).unwrap();
+        let mut command = tidegate();
+        command.arg("agent").arg(&file);
+        let log = std::fs::File::create(folder.join("agent.log")).unwrap();
+        let process = Process::start(command.stdout(Stdio::null()).stderr(log));
+        eventually("the agent reports", || {
+            TcpStream::connect(metrics).ok()?;
+            TcpStream::connect(agent_check).ok()
+        });
+        Self {
+            agent_check,
+            metrics,
+            _process: process,
+        }
+    }
+
+    /// The answer to a question.
+    fn say(&self, question: &str) -> String {
+        let mut stream = TcpStream::connect(self.agent_check).unwrap();
+        stream.write_all(question.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    /// NN of `up NN%`.
+    fn percent(&self) -> Option<f64> {
+        let answer = self.say("");
+        let number = answer.strip_prefix("up ")?.strip_suffix("%\n")?;
+        Some(number.parse().unwrap())
+    }
+
+    fn metric(&self, name: &str) -> Option<f64> {
+        let body = ask(self.metrics, "/metrics")?.body;
+        let line = body
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line?.parse().ok()
+    }
+}
+
+/// A stock HAProxy whose servers have an agent check each.
+struct Haproxy {
+    socket: PathBuf,
+    _process: Process,
+}
+
+impl Haproxy {
+    /// `servers`: name, and what the agent is sent.
+    fn start(folder: &Path, agent: SocketAddr, servers: &[(&str, &str)]) -> Self {
+        let socket = folder.join("haproxy.sock");
+        let mut text = format!(
+            "global\n  stats socket {} level admin\ndefaults\n  mode http\n  timeout connect 1s\n  timeout client 5s\n  \
+             timeout server 5s\nfrontend f\n  bind {}\n  default_backend b\nbackend b\n",
+            socket.display(),
+            free_address()
+        );
+        for (name, sends) in servers {
+            let sends = match sends.is_empty() {
+                true => String::new(),
+                false => format!(" agent-send \"{sends}\\n\""),
+            };
+            text.push_str(&format!(
+                "  server {name} {} weight 100 maxconn 50 agent-check agent-addr {} agent-port {} agent-inter 500ms{sends}\n",
+                free_address(),
+                agent.ip(),
+                agent.port()
+            ));
+        }
+        let file = folder.join("haproxy.cfg");
+        std::fs::write(&file, text).unwrap();
+        let mut command = Command::new("haproxy");
+        let log = std::fs::File::create(folder.join("haproxy.log")).unwrap();
+        command.args(["-db", "-f"]).arg(&file);
+        let process = Process::start(command.stdout(Stdio::null()).stderr(log));
+        eventually("HAProxy's socket", || UnixStream::connect(&socket).ok());
+        Self {
+            socket,
+            _process: process,
+        }
+    }
+
+    /// A column of `show stat` for a server.
+    fn stat(&self, server: &str, column: &str) -> String {
+        let mut stream = UnixStream::connect(&self.socket).unwrap();
+        stream.write_all(b"show stat\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let mut lines = text
+            .lines()
+            .map(|line| line.trim_start_matches("# ").split(','));
+        let at = lines.next().unwrap().position(|it| it == column).unwrap();
+        let mut line = lines.find_map(|line| {
+            let fields: Vec<_> = line.collect();
+            (fields.get(1) == Some(&server)).then_some(fields)
+        });
+        line.as_mut().expect("the server is there")[at].to_owned()
+    }
+}
+
+fn has_haproxy() -> bool {
+    let found = Command::new("haproxy").arg("-v").output().is_ok();
+    if !found {
+        println!("SKIPPED: haproxy is not installed");
+    }
+    found
+}
+
+#[test]
+fn a_stock_haproxy_weighs_a_server_by_its_agent() {
+    if !has_haproxy() {
+        return;
+    }
+    let folder = folder("agent-reports-haproxy");
+    let agent = Reporter::start(&folder);
+    let servers = [("plain", ""), ("limited", "shop/limited maxconn=200")];
+    let haproxy = Haproxy::start(&folder, agent.agent_check, &servers);
+    for (server, _) in servers {
+        let weight = eventually("the agent was asked", || {
+            let status = haproxy.stat(server, "agent_status");
+            let weight: f64 = haproxy.stat(server, "weight").parse().unwrap();
+            (status == "L7OK" && weight < 100.0).then_some(weight)
+        });
+        let percent = agent.percent().unwrap();
+        assert!((percent - weight).abs() < 10.0, "{percent} {weight}");
+    }
+    let free = agent.percent().unwrap() / 100.0;
+    let most: f64 = haproxy.stat("limited", "slim").parse().unwrap();
+    assert!((most / 200.0 - free).abs() < 0.1, "{most} {free}");
+    assert_eq!(haproxy.stat("plain", "slim"), "50");
+}
+
+#[test]
+fn the_record_is_there_as_metrics() {
+    let folder = folder("agent-reports-metrics");
+    let agent = Reporter::start(&folder);
+    let used = eventually("two samples", || {
+        agent.metric("tidegate_agent_cpu_used_ratio")?;
+        agent.metric("tidegate_agent_memory_used_ratio")
+    });
+    let percent = agent.percent().unwrap();
+    assert!(
+        (100.0 * (1.0 - used) - percent).abs() < 10.0,
+        "{used} {percent}"
+    );
+    assert!(agent.metric("tidegate_agent_memory_total_bytes").unwrap() > 1e6);
+    let clock = agent.metric("tidegate_agent_clock_seconds_total").unwrap();
+    eventually("the next sample", || {
+        (agent.metric("tidegate_agent_clock_seconds_total")? > clock).then_some(())
+    });
+}
+
+#[test]
+fn clients_that_mean_no_good_cost_their_own_connection_only() {
+    let folder = folder("agent-reports-hostile");
+    let agent = Reporter::start(&folder);
+    // More than there are seats, at both doors.
+    let crowd: Vec<_> = [agent.agent_check, agent.metrics]
+        .into_iter()
+        .flat_map(|address| (0..80).map(move |_| TcpStream::connect(address).unwrap()))
+        .collect();
+    for (index, mut stream) in crowd.iter().enumerate() {
+        let noise = vec![(index * 37) as u8; index * 31];
+        // It may have been closed already.
+        stream.write_all(&noise).ok();
+    }
+    // Those of agent checks have an end by themselves.
+    eventually("an answer", || agent.percent());
+    drop(crowd);
+    eventually("metrics", || agent.metric("tidegate_agent_on_cpu"));
+    let long = "x".repeat(5000);
+    assert!(agent.say(&long).starts_with("up "));
+    let mut half = TcpStream::connect(agent.agent_check).unwrap();
+    half.shutdown(Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    half.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("%\n"), "{answer}");
+}
+
+#[test]
+fn other_networks_are_not_answered() {
+    let folder = folder("agent-reports-allow");
+    let agent = Reporter::start_with(&folder, "allow = [\"10.9.8.0/24\"]");
+    let mut answer = String::new();
+    let mut stream = TcpStream::connect(agent.agent_check).unwrap();
+    // Closed, or reset.
+    stream.read_to_string(&mut answer).ok();
+    assert_eq!(answer, "");
+    assert!(ask(agent.metrics, "/metrics").is_none_or(|it| it.body.is_empty()));
+}
