@@ -7,6 +7,7 @@ mod change;
 pub mod discovered;
 mod health;
 pub mod routes;
+mod soft_limits;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ pub use crate::load::Group;
 use crate::policy::PolicyConfig;
 use crate::time::Timestamp;
 use routes::Routes;
+pub use soft_limits::{Crossing, NodeResource, SoftLimits};
 
 /// What the configuration says of a site.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,7 +116,7 @@ pub enum Health {
     /// Answers.
     #[default]
     Up,
-    /// Taken out for a [`Cause`], until a probe is answered, or a check passed.
+    /// Taken out for a [`Cause`], until a probe is answered, a check passed, or a resource is less used.
     Ejected,
 }
 
@@ -140,6 +142,8 @@ pub enum Cause {
     Errors,
     /// Its site's check fails, or has not passed yet.
     Check,
+    /// It is about to run out of a resource.
+    SoftLimit,
 }
 
 impl Cause {
@@ -149,6 +153,7 @@ impl Cause {
         (Self::Silence, "silence"),
         (Self::Errors, "errors"),
         (Self::Check, "check"),
+        (Self::SoftLimit, "soft_limit"),
     ];
 
     /// Its name in the API and the metrics.
@@ -158,6 +163,7 @@ impl Cause {
             Self::Silence => "silence",
             Self::Errors => "errors",
             Self::Check => "check",
+            Self::SoftLimit => "soft_limit",
         }
     }
 }
@@ -169,7 +175,7 @@ pub struct Ejection {
     pub cause: Cause,
     /// When it was ejected.
     pub since: Timestamp,
-    /// It is not probed before.
+    /// It is not probed before, if it is out for what probes show.
     pub until: Timestamp,
 }
 
@@ -198,6 +204,8 @@ pub struct Node {
     pub ejection: Option<Ejection>,
     /// Whether it is out by its site's check, whatever else speaks against it.
     pub fails_check: bool,
+    /// How it came over one of its soft limits, if it is over one. It may be used all the same, where too many are.
+    pub soft_limit: Option<Crossing>,
     /// How often it was ejected so far.
     pub ejections: u64,
 }
@@ -215,7 +223,7 @@ pub struct Site {
     pub nodes: Vec<NodeId>,
     /// Those that requests may go to now, in ascending order.
     pub candidates: Vec<NodeId>,
-    /// No node is up, so ejected ones are candidates: those that answer with errors, or where there
+    /// No node is up, so ejected ones are candidates: those that answer, if only with errors, or where there
     /// is none of them either, all that are ready.
     pub fail_open: bool,
     /// Candidates that start slowly: they have a part of their share, which grows.

@@ -139,6 +139,7 @@ impl World {
                     slow_start: Duration::from_millis(100 * slow as u64),
                     warm_up: Duration::from_millis(100 * self.below(2) as u64),
                     check: (checked == 0).then_some(CHECK),
+                    ..HealthConfig::default()
                 };
             }
             8 => {

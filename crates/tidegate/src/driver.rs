@@ -22,7 +22,8 @@ use tidegate_core::director::learned::LearnedCluster;
 use tidegate_core::director::{Cause, CheckDue, Director, Event};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{
-    AdminState, ChangeError, CheckFailure, CheckResult, ClusterChange, Health, NodeId, Topology,
+    AdminState, ChangeError, CheckFailure, CheckResult, ClusterChange, Crossing, Health, NodeId,
+    Topology,
 };
 use tidegate_proxy::Shared;
 use tokio::sync::{Notify, oneshot};
@@ -384,7 +385,7 @@ impl Running {
             }
         }
         while let Some(event) = parts.director.poll_event() {
-            if matches!(event, Event::Ejected(..) | Event::CheckFailed(..)) {
+            if event.takes_out() {
                 self.stats.ejections.fetch_add(1, Ordering::Relaxed);
             }
             let (name, text) = describe(event, &parts.director.topology());
@@ -444,50 +445,48 @@ impl Running {
 
 /// An event's name and its line.
 fn describe(event: Event, topology: &Topology) -> (&'static str, String) {
-    let node = |id: NodeId| &topology.node(id).name;
+    let line = |id: NodeId, what: &str| format!("node {}: {what}", topology.node(id).name);
     match event {
         Event::Ejected(id, cause) => {
-            let why = why_ejected(cause);
-            let text = format!("node {}: ejected {why}", node(id));
+            let text = line(id, &format!("ejected {}", why_ejected(cause)));
             ("ejected", text)
         }
-        Event::Left(id) => (
-            "left",
-            format!(
-                "node {}: has no requests any more, and is out of the cluster",
-                node(id)
-            ),
-        ),
-        Event::Returned(id) => ("returned", format!("node {}: answers again", node(id))),
+        Event::Left(id) => {
+            let text = line(id, "has no requests any more, and is out of the cluster");
+            ("left", text)
+        }
+        Event::Returned(id) => ("returned", line(id, "answers again")),
         Event::CheckFailed(id, failure) => {
             let what = wrong(failure);
-            let text = format!(
-                "node {}: its check fails, {what}: no requests until it passes",
-                node(id)
-            );
-            ("check_failed", text)
+            let text = format!("its check fails, {what}: no requests until it passes");
+            ("check_failed", line(id, &text))
         }
         Event::CheckPassed(id) => {
             let out = match topology.node(id).health {
                 Health::Up => "",
                 Health::Ejected => "; it is still ejected, and probed now",
             };
-            (
-                "check_passed",
-                format!("node {}: passes its check{out}", node(id)),
-            )
+            let text = format!("passes its check{out}");
+            ("check_passed", line(id, &text))
+        }
+        Event::SoftLimitCrossed(id, crossing) => {
+            let text = format!("{}: no requests until it has more", crossed(crossing));
+            ("soft_limit_crossed", line(id, &text))
+        }
+        Event::SoftLimitIgnored(id, crossing) => {
+            let what = crossed(crossing);
+            let text = format!("{what}: used all the same, as too many nodes are out");
+            ("soft_limit_ignored", line(id, &text))
+        }
+        Event::SoftLimitCleared(id) => {
+            let text = line(id, "is over no soft limit any more");
+            ("soft_limit_cleared", text)
         }
         Event::SlowStart(id) => {
-            let text = format!(
-                "node {}: starts slowly, with a part of its share that grows",
-                node(id)
-            );
+            let text = line(id, "starts slowly, with a part of its share that grows");
             ("slow_start", text)
         }
-        Event::FullShare(id) => (
-            "full_share",
-            format!("node {}: has its full share", node(id)),
-        ),
+        Event::FullShare(id) => ("full_share", line(id, "has its full share")),
         Event::FailOpen(id) => (
             "fail_open",
             format!(
@@ -505,8 +504,8 @@ fn describe(event: Event, topology: &Topology) -> (&'static str, String) {
                 true => format!("; no node of site {} takes requests now", site.name),
                 false => String::new(),
             };
-            let text = format!("node {}: {}{last}", node(id), state.label());
-            ("state", text)
+            let text = format!("{}{last}", state.label());
+            ("state", line(id, &text))
         }
     }
 }
@@ -522,6 +521,23 @@ fn why_ejected(cause: Cause) -> &'static str {
             "because most of its answers are errors and the others' are not, for a while"
         }
         Cause::Check => "because its check fails, until it passes",
+        Cause::SoftLimit => "because it is about to run out of a resource, until it has more",
+    }
+}
+
+/// What a node has little left of.
+pub(crate) fn crossed(crossing: Crossing) -> String {
+    let percent = |share: f32| f64::from(share * 100.0).round();
+    let (what, used) = (crossing.resource.what(), percent(crossing.used));
+    match crossing.full_in {
+        None => format!(
+            "{used} % of its {what} is used, and {} % is its soft limit",
+            percent(crossing.limit)
+        ),
+        Some(left) => format!(
+            "{used} % of its {what} is used, and all of it in {:.1} s at this pace",
+            left.as_secs_f64()
+        ),
     }
 }
 
@@ -539,6 +555,8 @@ pub(crate) fn wrong(failure: CheckFailure) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_core::topology::NodeResource;
+
     use super::*;
     use crate::testing;
 
@@ -573,14 +591,24 @@ mod tests {
         let (_driver, shared) = testing::driver();
         let topology = shared.topology.load();
         let site = tidegate_core::topology::SiteId(0);
+        let crossing = Crossing {
+            resource: NodeResource::Files,
+            used: 0.91,
+            limit: 0.9,
+            full_in: None,
+        };
         for event in [
             Event::Ejected(NodeId(0), Cause::Failures),
             Event::Ejected(NodeId(0), Cause::Silence),
             Event::Ejected(NodeId(0), Cause::Errors),
             Event::Ejected(NodeId(0), Cause::Check),
+            Event::Ejected(NodeId(0), Cause::SoftLimit),
             Event::Returned(NodeId(0)),
             Event::CheckFailed(NodeId(0), CheckFailure::Status(503)),
             Event::CheckPassed(NodeId(0)),
+            Event::SoftLimitCrossed(NodeId(0), crossing),
+            Event::SoftLimitIgnored(NodeId(0), crossing),
+            Event::SoftLimitCleared(NodeId(0)),
             Event::SlowStart(NodeId(0)),
             Event::FullShare(NodeId(0)),
             Event::FailOpen(site),

@@ -333,7 +333,7 @@ pub(crate) struct Trouble {
     pub(crate) error_seconds_ago: Option<f64>,
     /// How often it was ejected so far.
     pub(crate) ejections: u64,
-    /// Why it is ejected, if it is: failures, silence, errors or check.
+    /// Why it is ejected, if it is: failures, silence, errors, check or soft_limit.
     pub(crate) ejected_for: Option<String>,
     /// Since when.
     pub(crate) ejected_seconds_ago: Option<f64>,

@@ -43,9 +43,8 @@ fn checked(nodes: u32) -> World {
     world(
         nodes,
         HealthConfig {
-            slow_start: Duration::ZERO,
-            warm_up: Duration::ZERO,
             check: Some(check()),
+            ..HealthConfig::default()
         },
     )
 }

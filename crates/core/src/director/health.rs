@@ -187,8 +187,9 @@ impl NodeHealth {
     ) {
         let wait = |wait: Duration| wait.clamp(WAIT_FIRST, TRIAL_MAX);
         self.trial = trial.map(|it| (wait(it.wait), ago(it.age)));
-        // A check is none of ours.
-        let ejection = ejection.filter(|it| it.cause != Cause::Check);
+        // Checks and limits are none of ours.
+        let ours = |it: &&LearnedEjection| !matches!(it.cause, Cause::Check | Cause::SoftLimit);
+        let ejection = ejection.filter(ours);
         self.ejected = ejection.map(|it| Ejected {
             cause: it.cause,
             since: ago(it.age),
@@ -286,8 +287,8 @@ impl NodeHealth {
 
     fn eject(&mut self, cause: Cause, now: Timestamp, prng: &mut Prng) {
         let wait = match (cause, self.trial) {
-            // A check is none of ours.
-            (Cause::Failures | Cause::Silence | Cause::Check, _) => WAIT_FIRST,
+            // Checks and limits are none of ours.
+            (Cause::Failures | Cause::Silence | Cause::Check | Cause::SoftLimit, _) => WAIT_FIRST,
             (Cause::Errors, Some((last, returned_at))) if now.since(returned_at) < last * 2 => {
                 (last * 2).min(TRIAL_MAX)
             }

@@ -29,6 +29,7 @@ use super::health::NodeHealth;
 use super::learn::SiteLearner;
 use super::outliers::Outliers;
 use super::slow_start::SiteRamps;
+use super::soft_limits::NodeSoftLimits;
 use super::{Director, Event, control};
 
 /// A site that is served, or was.
@@ -208,11 +209,13 @@ impl Director {
             Some(place) => {
                 nodes[place] = node;
                 self.health[place] = NodeHealth::default();
+                self.forget_limits(NodeId(place as u32));
             }
             None => {
                 nodes.push(node);
                 self.health.push(NodeHealth::default());
                 self.checks.push(NodeCheck::default());
+                self.soft_limits.push(NodeSoftLimits::default());
             }
         }
         self.begins(NodeId(place as u32));
@@ -248,6 +251,7 @@ impl Director {
         node.site = SiteId(site as u32);
         if moved {
             self.health[id.index()] = NodeHealth::default();
+            self.forget_limits(id);
             table.forgive(id);
         }
         if moved || before.index() != site {
@@ -347,6 +351,7 @@ pub(super) fn new_node(wanted: &NodeWanted, site: SiteId) -> Node {
         health: Health::default(),
         ejection: None,
         fails_check: false,
+        soft_limit: None,
         ejections: 0,
     }
 }

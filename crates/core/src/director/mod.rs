@@ -21,6 +21,8 @@ mod members;
 mod outliers;
 mod share;
 mod slow_start;
+mod soft_limits;
+mod trend;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -32,8 +34,8 @@ use crate::time::Timestamp;
 pub use crate::topology::Cause;
 use crate::topology::routes::Routes;
 use crate::topology::{
-    AdminState, CheckConfig, CheckFailure, CheckResult, ClusterSpec, GroupId, Health, Membership,
-    Node, NodeId, Site, SiteId, Topology,
+    AdminState, CheckConfig, CheckFailure, CheckResult, ClusterSpec, Crossing, GroupId, Health,
+    Membership, Node, NodeId, Site, SiteId, Topology,
 };
 pub use check::CheckDue;
 use check::{CheckTurn, NodeCheck};
@@ -46,12 +48,13 @@ use members::{KnownSite, Leaver};
 use outliers::Outliers;
 pub use slow_start::RAMP_SPEED_MAX;
 use slow_start::{RampTurn, SiteRamps};
+use soft_limits::NodeSoftLimits;
 
 /// Most events kept for a shell that does not poll; older ones are dropped and counted.
 const EVENTS_MAX: usize = 1024;
 
 /// Something worth a line in the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event {
     /// A node failed, fell silent or answered worse than the others, and gets no requests until it
     /// answers a probe.
@@ -62,6 +65,12 @@ pub enum Event {
     CheckFailed(NodeId, CheckFailure),
     /// It passes again.
     CheckPassed(NodeId),
+    /// A node is about to run out of a resource, and gets no requests until it has more of it.
+    SoftLimitCrossed(NodeId, Crossing),
+    /// The same, but it is used all the same: too many nodes are out.
+    SoftLimitIgnored(NodeId, Crossing),
+    /// It is over no limit any more.
+    SoftLimitCleared(NodeId),
     /// A node that is new or back gets its share little by little.
     SlowStart(NodeId),
     /// It has its full share from now on.
@@ -88,6 +97,9 @@ pub struct Director {
     changed: bool,
     health: Vec<NodeHealth>,
     checks: Vec<NodeCheck>,
+    soft_limits: Vec<NodeSoftLimits>,
+    /// When they were looked at last.
+    soft_limits_seen: Timestamp,
     /// The last check's.
     check_number: u64,
     /// By [`SiteId`].
@@ -127,6 +139,7 @@ impl Director {
             health: Health::default(),
             ejection: None,
             fails_check: false,
+            soft_limit: None,
             ejections: 0,
         });
         let nodes = nodes.collect();
@@ -148,6 +161,8 @@ impl Director {
             changed: false,
             health: spec.nodes.iter().map(|_| NodeHealth::default()).collect(),
             checks: spec.nodes.iter().map(|_| NodeCheck::default()).collect(),
+            soft_limits: (spec.nodes.iter().map(|_| NodeSoftLimits::default())).collect(),
+            soft_limits_seen: Timestamp::ZERO,
             check_number: 0,
             ramps: spec.sites.iter().map(|_| SiteRamps::default()).collect(),
             probing: 0,
@@ -285,6 +300,7 @@ impl Director {
                 self.probing += 1;
             }
         }
+        self.tick_soft_limits(table, now);
         for (index, learner) in self.sites.iter_mut().enumerate() {
             let site = SiteId(index as u32);
             learner.on_tick(site, &self.topology, table, self.front_ends, now);
@@ -406,12 +422,16 @@ impl Director {
         self.start_slowly(id);
     }
 
-    /// A node's health: neither requests and probes nor checks have it out.
+    /// A node's health: neither requests and probes nor checks nor its limits have it out.
     fn judge(&mut self, id: NodeId) {
         let by_check = self.checks[id.index()].ejection();
-        let ejection = self.health[id.index()].ejection().or(by_check);
+        let limits = &self.soft_limits[id.index()];
+        let (by_limit, crossing) = (limits.ejection(), limits.crossing());
+        let ejection = self.health[id.index()].ejection();
+        let ejection = ejection.or(by_check).or(by_limit);
         let node = self.node_mut(id);
         node.fails_check = by_check.is_some();
+        node.soft_limit = crossing;
         node.health = ejection.map_or(Health::Up, |_| Health::Ejected);
         node.ejection = ejection;
     }
@@ -534,7 +554,8 @@ impl Director {
     fn last_resort(&self, ready: Vec<NodeId>) -> Vec<NodeId> {
         let answers = |node: &&NodeId| {
             let ejection = self.topology.node(**node).ejection;
-            ejection.is_none_or(|it| matches!(it.cause, Cause::Errors | Cause::Check))
+            let answers = |cause| matches!(cause, Cause::Errors | Cause::Check | Cause::SoftLimit);
+            ejection.is_none_or(|it| answers(it.cause))
         };
         let answering: Vec<_> = ready.iter().filter(answers).copied().collect();
         match answering.is_empty() {
@@ -546,8 +567,11 @@ impl Director {
 
 impl Event {
     /// Whether it is that a node gets no requests any more.
-    fn takes_out(self) -> bool {
-        matches!(self, Self::Ejected(..) | Self::CheckFailed(..))
+    pub fn takes_out(self) -> bool {
+        matches!(
+            self,
+            Self::Ejected(..) | Self::CheckFailed(..) | Self::SoftLimitCrossed(..)
+        )
     }
 }
 

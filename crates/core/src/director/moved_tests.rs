@@ -37,6 +37,7 @@ fn world(slow_start: u64, check: Option<CheckConfig>) -> World {
             slow_start: Duration::from_millis(slow_start),
             warm_up: Duration::from_secs(1),
             check: check.clone(),
+            ..HealthConfig::default()
         };
     }
     for node in &mut spec.nodes[3..] {

@@ -2,25 +2,23 @@
 //!
 //! ```text
 //! load     = (w1 * cpu + w2 * memory + w3 * files) / (w1 + w2 + w3)     used shares, 0 to 1
-//! headroom = max(1 - load, 0.01); 0 at 0.9 or more of the file descriptors
+//! headroom = max(1 - load, 0.01)
 //! chance   = headroom / sum of headrooms
 //! ```
 //!
 //! Inputs: each node's load record; the weights of `parameters.weights`. What a record lacks
 //! is left out of its mean. A node without a fresh record has the mean headroom, so it gets
-//! its fair share; with no record anywhere, or all file tables full, every node has the same
-//! chance.
+//! its fair share; with no record anywhere every node has the same chance.
 //!
 //! Why chances and not the least load: the paper's records are up to seconds old, and every
 //! request until the next one would go to the same node. Chances keep the paper's rule
-//! (the more load, the fewer requests) at any age. Why a soft limit on files: a server that
-//! cannot open a socket fails requests at once, however idle its CPU is (paper §7 takes such
-//! a server out).
+//! (the more load, the fewer requests) at any age. The paper's soft limit on descriptors (§7) holds for
+//! every policy: see `director::soft_limits`.
 //!
 //! Failure case: it answers to shares used and not to queues, so an overloaded node
 //! (CPU at 1) differs from a busy one by little; memory that is used as a cache counts as
 //! load. A pick looks at all nodes.
-//! Source: SLBL-ARPN §5 (weights, table 1) and §7 (soft limit).
+//! Source: SLBL-ARPN §5 (weights, table 1).
 
 use super::{Choice, Parameters, Policy, Term, View};
 use crate::ids::NodeId;
@@ -29,8 +27,6 @@ use crate::prng::Prng;
 
 /// What a full node still gets: some requests must show that it has room again.
 const HEADROOM_MIN: f32 = 0.01;
-/// Share of open files at which a node gets nothing while another is below.
-const FILES_SOFT_LIMIT: f32 = 0.9;
 
 /// See the module.
 #[derive(Debug)]
@@ -59,9 +55,6 @@ impl Slbl {
         let Some(load) = view.table.fresh(node, view.now) else {
             return f32::NAN;
         };
-        if load.files >= FILES_SOFT_LIMIT {
-            return 0.0;
-        }
         let free = 1.0 - self.load(&load);
         if free.is_nan() {
             free

@@ -1,11 +1,13 @@
-//! What a site wants of its nodes' health beside what requests show: a slow start, and checks. Plain data; the
+//! What a site wants of its nodes' health beside what requests show: a slow start, checks, soft limits. Plain data; the
 //! director follows it, and a shell carries checks out.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use super::soft_limits::SoftLimits;
+
 /// How a site looks after its nodes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct HealthConfig {
     /// How long a node that is new or back takes to get its full share; zero: it has that at once.
     pub slow_start: Duration,
@@ -13,6 +15,8 @@ pub struct HealthConfig {
     pub warm_up: Duration,
     /// How its nodes are asked whether they are well; none: only requests and probes tell.
     pub check: Option<CheckConfig>,
+    /// From which used shares on a node gets no requests.
+    pub soft_limits: SoftLimits,
 }
 
 /// How nodes are checked.

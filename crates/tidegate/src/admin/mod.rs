@@ -32,6 +32,7 @@ mod process;
 mod seats;
 pub(crate) mod server;
 mod shares;
+mod soft_limits;
 mod sources;
 mod status;
 #[cfg(test)]

@@ -7,6 +7,7 @@ use tidegate_proxy::{NodeSnapshot, Reason};
 
 use super::checks;
 use super::plane::{Look, Plane};
+use super::soft_limits;
 use crate::models::Trouble;
 
 /// An error is worth a sentence for so long, where nothing else is wrong.
@@ -30,6 +31,7 @@ pub(super) fn trouble(plane: &Plane, look: &Look, topology: &Topology, id: NodeI
         notes: Vec::new(),
     };
     trouble.notes = notes(&trouble, ejected, look.now);
+    trouble.notes.extend(soft_limits::note(plane, topology, id));
     trouble
         .notes
         .extend(checks::notes(plane, look, topology, id));
@@ -52,6 +54,7 @@ fn notes(trouble: &Trouble, ejected: Option<Ejection>, now: Timestamp) -> Vec<St
             Cause::Silence => "because it answered neither requests nor a probe",
             Cause::Errors => "because most of its answers were errors and the others' were not",
             Cause::Check => "because its check fails",
+            Cause::SoftLimit => "because it is about to run out of a resource",
         };
         let ago = spell(now.since(ejection.since).as_secs_f64());
         notes.push(format!("ejected {ago} ago {why}"));
@@ -90,6 +93,9 @@ fn back(ejection: Ejection, now: Timestamp) -> String {
             "it returns when it answers a probe; one is sent each two seconds or more often".into()
         }
         Cause::Check => "it returns when it passes its check".into(),
+        Cause::SoftLimit => {
+            "it returns when less is used for a while, as its load record shows".into()
+        }
     }
 }
 

@@ -4,7 +4,9 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use http::uri::{Authority, PathAndQuery};
-use tidegate_core::topology::{CheckConfig, CheckMethod, CheckRequest, HealthConfig, HttpCheck};
+use tidegate_core::topology::{
+    CheckConfig, CheckMethod, CheckRequest, HealthConfig, HttpCheck, SoftLimits,
+};
 use toml::de::DeValue;
 
 use super::file::{SiteFile, defaults};
@@ -123,6 +125,7 @@ pub(super) fn health(site: &SiteFile, warm_up: Duration, problems: &mut Problems
         slow_start: site.slow_start.value,
         warm_up,
         check: (site.check.value.as_ref()).map(|file| check(file, site, problems)),
+        soft_limits: SoftLimits::default(),
     }
 }
 
