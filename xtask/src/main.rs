@@ -12,7 +12,9 @@ mod generate;
 mod instructions;
 mod kernels;
 mod kubernetes;
+mod mib;
 mod model;
+mod npm;
 mod skips;
 mod test;
 mod web;
@@ -30,6 +32,7 @@ usage: cargo xtask COMMAND
   web [--check]
               bundle the page of culprits anew; whether it is what its sources give, and
               whether they pass their tests
+  mib         whether smilint has nothing to say about TIDEGATE-MIB
   kernels     test the kernel's programs under Debian's other kernels, in emulated machines
   kubernetes  build a real kube-apiserver for the tests of discovery, once, into the cache folder
   model       check the protocol of moves within large bounds: some minutes, and some GB of memory
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         ["bpf", "--check"] => bpf::check(&root()).map(Outcome::said),
         ["web"] => web::run(&root()),
         ["web", "--check"] => web::check(&root()).map(Outcome::said),
+        ["mib"] => mib::check(&root()).map(Outcome::said),
         ["kernels"] => kernels::check(&root()).map(Outcome::said),
         ["kubernetes"] => kubernetes::run(&root()),
         ["model"] => model::run(&root()),

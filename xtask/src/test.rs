@@ -122,6 +122,8 @@ pub(crate) fn run(root: &Path) -> Result<bool, String> {
             .map_err(|error| format!("cargo: {error}"))?;
         count.step(name, status.success().into());
     }
+    println!("== MIB");
+    count.step("MIB", crate::mib::check(root)?);
     println!("== tests");
     tests(root, &mut count)?;
     println!("== programs of the kernel");

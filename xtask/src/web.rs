@@ -2,8 +2,9 @@
 //! no build needs node.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
+use crate::npm;
 use crate::test::Outcome;
 
 const FOLDER: &str = "web";
@@ -39,7 +40,7 @@ pub(crate) fn check(root: &Path) -> Result<Outcome, String> {
     }
     let mut good = same;
     for script in ["check", "test"] {
-        let status = npm(root, &["run", "--silent", script]).status();
+        let status = npm::npm(&root.join(FOLDER), &["run", "--silent", script]).status();
         let status = status.map_err(|error| format!("npm: {error}"))?;
         if !status.success() {
             println!("`npm run {script}` in {FOLDER} failed");
@@ -49,7 +50,7 @@ pub(crate) fn check(root: &Path) -> Result<Outcome, String> {
     Ok(good.into())
 }
 
-/// What is missing here. Packages that are missing are fetched, as the lock file has them.
+/// What is missing here. Packages that are missing are fetched.
 fn missing(root: &Path) -> Option<String> {
     let version = Command::new("node").arg("--version").output();
     let Ok(version) = version else {
@@ -63,47 +64,7 @@ fn missing(root: &Path) -> Option<String> {
             "node {NODE_MAJOR} or newer is needed; here is {text}"
         ));
     }
-    if Command::new("npm").arg("--version").output().is_err() {
-        return Some("npm is not installed".into());
-    }
-    if is_fetched(root) {
-        return None;
-    }
-    // Packages' own scripts do not run here; none of these needs them.
-    let fetched = npm(root, &["ci", "--ignore-scripts"])
-        .stdout(Stdio::null())
-        .output();
-    match fetched {
-        Ok(output) if output.status.success() => None,
-        Ok(output) => {
-            let told = String::from_utf8_lossy(&output.stderr).into_owned();
-            let error = told.lines().find(|line| line.starts_with("npm error"));
-            let error = error.unwrap_or("npm ci failed").to_owned();
-            Some(format!("the packages of {FOLDER} cannot be had: {error}"))
-        }
-        Err(error) => Some(format!("npm: {error}")),
-    }
-}
-
-/// Whether the packages are those of the lock file: npm notes what it has put there.
-fn is_fetched(root: &Path) -> bool {
-    let changed = |path: &str| {
-        let data = std::fs::metadata(root.join(FOLDER).join(path));
-        data.and_then(|data| data.modified())
-    };
-    match (
-        changed("node_modules/.package-lock.json"),
-        changed("package-lock.json"),
-    ) {
-        (Ok(put), Ok(wanted)) => put >= wanted,
-        _ => false,
-    }
-}
-
-fn npm(root: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new("npm");
-    command.current_dir(root.join(FOLDER)).args(arguments);
-    command
+    npm::missing(&root.join(FOLDER))
 }
 
 fn node(root: &Path, arguments: &[&str]) -> Result<(), String> {

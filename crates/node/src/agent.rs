@@ -39,7 +39,7 @@ use crate::config::{AgentConfig, INTERVAL_MAX, INTERVAL_MIN, MovesConfig, USER_R
 use crate::kernel::{Kernel, SLOW_INTERVAL};
 use crate::moves::{MovesError, MovesEvent, MovesWatch};
 use crate::privilege::{SAMPLING, looking_after};
-use crate::sampler::{Sampler, SamplerError, own_cpu_time};
+use crate::sampler::{CpuLines, Sampler, SamplerError, own_cpu_time};
 
 /// Longest sleep at once, so that an agent with a long interval stops soon.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
@@ -136,7 +136,7 @@ struct Shared {
     cpu_ns: AtomicU64,
     findings: Mutex<Vec<String>>,
     /// The last sample.
-    last: Mutex<LoadRecord>,
+    last: Mutex<(LoadRecord, CpuLines)>,
 }
 
 /// Starts agents.
@@ -264,12 +264,11 @@ impl AgentHandle {
 
     /// The last sample, on the rung on which front-ends get theirs. Where the kernel makes the record, this one lacks what
     /// only the kernel sees.
-    pub fn last_record(&self) -> LoadRecord {
+    pub fn last_sample(&self) -> (LoadRecord, CpuLines) {
         let last = self.shared.last.lock();
-        LoadRecord {
-            rung: self.kernel.rung().unwrap_or(self.user_rung) as u8,
-            ..*last.unwrap_or_else(PoisonError::into_inner)
-        }
+        let (mut record, lines) = *last.unwrap_or_else(PoisonError::into_inner);
+        record.rung = self.kernel.rung().unwrap_or(self.user_rung) as u8;
+        (record, lines)
     }
 
     /// What the calling thread needs to look after this agent and to end it.
@@ -438,7 +437,7 @@ impl Publisher<'_> {
         let shared = self.shared;
         // A reader that has it now takes the next one.
         if let Ok(mut last) = shared.last.try_lock() {
-            *last = record;
+            *last = (record, lines);
         }
         let samples = shared.samples.fetch_add(1, Ordering::Relaxed);
         if samples.is_multiple_of(CPU_TIME_SAMPLES) {

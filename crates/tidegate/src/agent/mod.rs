@@ -215,7 +215,8 @@ fn run(args: AgentArgs, output: Output) -> Result<(), Failure> {
     let load = SharedLoad::default();
     let reported = {
         let _guard = runtime.enter();
-        reports::start(&reports, &config.allow, &load)?
+        let node = names.first().copied().unwrap_or_default();
+        reports::start(&reports, &config.allow, node, &load, output)?
     };
     tell("started", &agent, &names, output);
     let reporting = !reported.is_empty();
@@ -235,7 +236,7 @@ fn run(args: AgentArgs, output: Output) -> Result<(), Failure> {
             tokio::select! {
                 () = stop.wait() => return Ok(()),
                 _ = sample.tick(), if reporting => {
-                    load.note(&agent.last_record());
+                    load.note(agent.last_sample());
                     continue;
                 }
                 _ = look.tick() => {}

@@ -1,14 +1,17 @@
 //! What an agent tells programs other than front-ends: the tables, and what is wrong with them.
 
+use std::fmt;
 use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
 
 use tidegate_core::policy::Parameters;
 
 use super::address::overlap;
 use super::file::AgentFile;
 use super::policy::{WeightsFile, weigh};
-use super::problem::Problems;
-use super::setting::table;
+use super::problem::{Problem, Problems};
+use super::setting::{At, table};
 use super::validate::overlapping;
 
 table! {
@@ -29,13 +32,59 @@ table! {
     }
 }
 
+table! {
+    /// The agent gives a stock `snmpd` the values of TIDEGATE-MIB, by AgentX ([integrations.md](integrations.md#snmp)).
+    pub(crate) struct AgentSnmpFile {
+        /// Where that listens for subagents: the path of a Unix socket, or an address like `tcp:127.0.0.1:705`.
+        agentx: String = AGENTX_DEFAULT.into();
+    }
+}
+
+/// Debian's.
+const AGENTX_DEFAULT: &str = "/var/agentx/master";
+
+/// Where the master of subagents listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AgentxMaster {
+    /// A Unix socket.
+    Path(PathBuf),
+    /// TCP.
+    Address(SocketAddr),
+}
+
+impl FromStr for AgentxMaster {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.strip_prefix("tcp:") {
+            Some(address) => {
+                let address = address.parse().map_err(|_| "not an address and a port")?;
+                Ok(Self::Address(address))
+            }
+            None if text.starts_with('/') => Ok(Self::Path(text.into())),
+            None => Err("neither an absolute path nor `tcp:` and an address"),
+        }
+    }
+}
+
+impl fmt::Display for AgentxMaster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path(path) => write!(f, "{}", path.display()),
+            Self::Address(address) => write!(f, "tcp:{address}"),
+        }
+    }
+}
+
 /// What an agent tells programs other than front-ends.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Reports {
     /// To balancers that ask by the agent check.
     pub(crate) agent_check: Option<AgentCheckReport>,
     /// To scrapers.
     pub(crate) metrics: Option<SocketAddr>,
+    /// To the snmpd of its host.
+    pub(crate) agentx: Option<AgentxMaster>,
 }
 
 /// How the agent check is answered.
@@ -69,6 +118,22 @@ pub(super) fn reports(file: &AgentFile, problems: &mut Problems) -> Reports {
     Reports {
         agent_check: check.and_then(|it| agent_check(it, problems)),
         metrics: metrics.map(|it| it.listen.value),
+        agentx: file
+            .snmp
+            .value
+            .as_ref()
+            .and_then(|it| agentx(&it.agentx, problems)),
+    }
+}
+
+fn agentx(at: &At<String>, problems: &mut Problems) -> Option<AgentxMaster> {
+    match at.parse() {
+        Ok(master) => Some(master),
+        Err(reason) => {
+            let message = format!("bad address of a master `{}`", at.value);
+            problems.push(Problem::new(at.place(), message, reason));
+            None
+        }
     }
 }
 

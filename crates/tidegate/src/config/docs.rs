@@ -4,7 +4,7 @@ use tidegate_core::admission::AdmissionKind;
 use tidegate_core::units::{size_units, time_units};
 
 use super::agent_moves::{AgentMovesFile, SiteHookFile};
-use super::agent_reports::{AgentCheckFile, AgentMetricsFile};
+use super::agent_reports::{AgentCheckFile, AgentMetricsFile, AgentSnmpFile};
 use super::answers::{PriorityFile, RetryBudgetFile, SessionFile};
 use super::apis::{ConsulFile, KubernetesFile};
 use super::check::CheckFile;
@@ -75,6 +75,7 @@ pub(crate) fn page() -> String {
         ("[[agent.moves.site]]", SiteHookFile::docs()),
         ("[agent.agent_check]", AgentCheckFile::docs()),
         ("[agent.metrics]", AgentMetricsFile::docs()),
+        ("[agent.snmp]", AgentSnmpFile::docs()),
         ("[process]", ProcessFile::docs()),
         ("[state]", StateTable::docs()),
         ("[cluster]", ClusterFile::docs()),

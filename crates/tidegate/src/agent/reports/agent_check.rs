@@ -24,7 +24,7 @@ pub(super) async fn serve(door: Door, weights: [f32; 3], load: SharedLoad) {
         let load = load.clone();
         tokio::spawn(async move {
             let question = question(&mut stream).await;
-            let own = load.with(|it| it.load());
+            let own = load.lock().own.load();
             let share = weighted_share(weights, [own.utilization, own.memory, own.files]);
             let line = answer(share, None, AtLimit::Least, question);
             // What breaks off or stands still costs its own connection only: the balancer asks again.

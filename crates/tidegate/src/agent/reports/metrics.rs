@@ -71,7 +71,7 @@ fn answered<B>(request: &Request<B>, load: &SharedLoad) -> Response<Full<Bytes>>
     }
     let accept = request.headers().get(ACCEPT);
     let format = Format::wanted(accept.and_then(|it| it.to_str().ok()));
-    let text = load.with(|own| exposition(own, format));
+    let text = exposition(&load.lock().own, format);
     with(StatusCode::OK, format.content_type(), text)
 }
 

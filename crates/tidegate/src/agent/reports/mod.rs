@@ -4,20 +4,24 @@
 //! reader here costs them nothing.
 
 mod agent_check;
+mod agentx;
 mod door;
 mod metrics;
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tidegate_core::record::LoadRecord;
+use tidegate_node::CpuLines;
 use tidegate_node::report::OwnLoad;
 use tidegate_remote::udp::Network;
 use tokio::net::TcpListener;
 
 use crate::config::Reports;
 use crate::failure::Failure;
+use crate::output::Output;
+use agentx::Subagent;
 use door::Door;
 
 /// Between two samples that are taken over.
@@ -27,16 +31,24 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The load, for all reports.
 #[derive(Clone, Debug, Default)]
-pub(super) struct SharedLoad(Arc<Mutex<OwnLoad>>);
+pub(super) struct SharedLoad(Arc<Mutex<Load>>);
+
+#[derive(Debug, Default)]
+struct Load {
+    own: OwnLoad,
+    cpus: CpuLines,
+}
 
 impl SharedLoad {
     /// Takes a sample in.
-    pub(super) fn note(&self, record: &LoadRecord) {
-        self.with(|load| load.note(record));
+    pub(super) fn note(&self, (record, cpus): (LoadRecord, CpuLines)) {
+        let mut load = self.lock();
+        load.own.note(&record);
+        load.cpus = cpus;
     }
 
-    fn with<T>(&self, look: impl FnOnce(&mut OwnLoad) -> T) -> T {
-        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    fn lock(&self) -> MutexGuard<'_, Load> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -44,7 +56,9 @@ impl SharedLoad {
 pub(super) fn start(
     reports: &Reports,
     allow: &[Network],
+    node: &str,
     load: &SharedLoad,
+    output: Output,
 ) -> Result<Vec<String>, Failure> {
     let mut said = Vec::new();
     if let Some(report) = reports.agent_check {
@@ -58,6 +72,13 @@ pub(super) fn start(
         said.push(format!("Metrics are at http://{at}/metrics."));
         let door = Door::new(listener, allow);
         tokio::spawn(metrics::serve(door, load.clone()));
+    }
+    if let Some(master) = &reports.agentx {
+        said.push(format!(
+            "Values of TIDEGATE-MIB are for the snmpd at {master}."
+        ));
+        let subagent = Subagent::new(master.clone(), node.to_owned(), load.clone());
+        tokio::spawn(subagent.run(output));
     }
     Ok(said)
 }

@@ -1,0 +1,260 @@
+//! The agent behind a stock `snmpd`: `snmpwalk` and `snmptable` read what it measures, and an `snmpd` that ends and comes back
+//! finds it again.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test ends where something is missing, and says what it skips"
+)]
+
+mod support;
+
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use support::{Process, eventually, folder, free_address, master_key, node_key, tidegate};
+
+const ROOT: &str = ".1.3.6.1.4.1.8072.9999.9999.84";
+/// With the MIBs that are the base of all others: Debian has no package of them.
+const MIBS: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../contrib/snmp/node_modules/net-snmp/lib/mibs"
+);
+
+/// A stock snmpd, which subagents reach by a Unix socket.
+struct Snmpd {
+    folder: PathBuf,
+    port: u16,
+    process: Option<Process>,
+}
+
+impl Snmpd {
+    fn start(folder: &Path) -> Self {
+        // One that is free now.
+        let port = UdpSocket::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        let text = format!(
+            "agentaddress udp:127.0.0.1:{port}\nmaster agentx\nagentXSocket {}\nrocommunity public 127.0.0.1\n",
+            folder.join("master").display()
+        );
+        std::fs::write(folder.join("snmpd.conf"), text).unwrap();
+        let mut snmpd = Self {
+            folder: folder.into(),
+            port,
+            process: None,
+        };
+        snmpd.revive();
+        snmpd
+    }
+
+    fn revive(&mut self) {
+        let mut command = Command::new("snmpd");
+        command
+            .args(["-f", "-Lf"])
+            .arg(self.folder.join("snmpd.log"));
+        command
+            .args(["-C", "-c"])
+            .arg(self.folder.join("snmpd.conf"));
+        command.arg("-p").arg(self.folder.join("snmpd.pid"));
+        command.env("SNMP_PERSISTENT_DIR", self.folder.join("persistent"));
+        let command = command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        self.process = Some(Process::start(
+            command.stdout(Stdio::null()).stderr(Stdio::null()),
+        ));
+        eventually("snmpd answers", || {
+            self.ask("snmpget", &[".1.3.6.1.2.1.1.3.0"])
+        });
+    }
+
+    /// What a command of Net-SNMP prints, if it ends well.
+    fn ask(&self, program: &str, more: &[&str]) -> Option<String> {
+        let address = format!("127.0.0.1:{}", self.port);
+        let mut command = Command::new(program);
+        let dirs = format!("{MIBS}:/usr/share/snmp/mibs:{}", contrib().display());
+        command
+            .args(["-v2c", "-cpublic", "-t1", "-r0"])
+            .env("MIBDIRS", dirs);
+        // Numbers alone, unless names are asked for.
+        let (options, names): (Vec<&str>, Vec<&str>) =
+            more.iter().copied().partition(|it| it.starts_with('-'));
+        if options.is_empty() {
+            command.args(["-On", "-m", ""]);
+        }
+        let output = command.args(options).arg(address).args(names).output();
+        let output = output.expect("Net-SNMP's programs are there");
+        output
+            .status
+            .success()
+            .then(|| String::from_utf8(output.stdout).unwrap())
+    }
+}
+
+fn contrib() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/snmp")
+}
+
+fn has(program: &str) -> bool {
+    let found = ["/usr/sbin", "/usr/bin"]
+        .iter()
+        .any(|it| Path::new(it).join(program).exists());
+    if !found {
+        println!("SKIPPED: {program} is not installed");
+    }
+    found
+}
+
+fn agent(folder: &Path) -> Process {
+    let key = node_key(&master_key(folder), "n1");
+    let text = format!(
+        "[agent]\nlisten = \"{}\"\nkey_file = \"{}\"\ninterval = \"20ms\"\nrealtime = false\nrungs = [\"agent\"]\n\
+         [agent.snmp]\nagentx = \"{}\"\n",
+        free_address(),
+        key.display(),
+        folder.join("master").display()
+    );
+    let file = folder.join("agent.toml");
+    std::fs::write(&file, text).unwrap();
+    let log = std::fs::File::create(folder.join("agent.log")).unwrap();
+    let mut command = tidegate();
+    command
+        .arg("agent")
+        .arg(&file)
+        .stdout(Stdio::null())
+        .stderr(log);
+    Process::start(&mut command)
+}
+
+/// The values of a walk by their names below the root.
+fn walked(snmpd: &Snmpd, program: &str) -> Vec<(String, String)> {
+    let text = snmpd.ask(program, &[ROOT]).unwrap_or_default();
+    let pair = |line: &str| {
+        let (name, value) = line.split_once(" = ")?;
+        Some((name.strip_prefix(ROOT)?.to_owned(), value.to_owned()))
+    };
+    text.lines().filter_map(pair).collect()
+}
+
+#[test]
+fn snmpwalk_reads_the_record_and_finds_it_again_after_snmpd() {
+    if !has("snmpd") || !has("snmpwalk") {
+        return;
+    }
+    let folder = folder("agent-snmp");
+    // The agent comes first and finds nothing.
+    let _agent = agent(&folder);
+    let log = || std::fs::read_to_string(folder.join("agent.log")).unwrap();
+    eventually("it says so", || {
+        log().contains("no values for the snmpd at").then_some(())
+    });
+    let mut snmpd = Snmpd::start(&folder);
+    let is_there = |snmpd: &Snmpd| {
+        let all = walked(snmpd, "snmpwalk");
+        all.iter()
+            .any(|(name, _)| name == ".1.1.2.0")
+            .then_some(all)
+    };
+    let all = eventually("values", || is_there(&snmpd));
+    let value = |name: &str| {
+        let found = all.iter().find(|(own, _)| own == name);
+        found
+            .unwrap_or_else(|| panic!("{name} in {all:?}"))
+            .1
+            .clone()
+    };
+    assert_eq!(value(".1.1.1.0"), "STRING: \"n1\"");
+    let percent = value(".1.1.3.0")
+        .trim_start_matches("INTEGER: ")
+        .parse::<u32>()
+        .unwrap();
+    assert!((1..=100).contains(&percent), "{percent}");
+    let memory = value(".1.2.136.0")
+        .trim_start_matches("Counter64: ")
+        .parse::<u64>()
+        .unwrap();
+    assert!(memory > 1 << 20, "{memory}");
+    assert!(
+        value(".1.3.1.2.1").starts_with("Gauge32: "),
+        "the first CPU"
+    );
+    // The same names, however they are asked for.
+    let names =
+        |all: Vec<(String, String)>| all.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+    assert_eq!(names(walked(&snmpd, "snmpbulkwalk")), names(all));
+    let set = Command::new("snmpset")
+        .args([
+            "-v2c",
+            "-cpublic",
+            "-t1",
+            "-r0",
+            "-On",
+            "-m",
+            "",
+            &format!("127.0.0.1:{}", snmpd.port),
+        ])
+        .args([&format!("{ROOT}.1.1.3.0"), "i", "5"])
+        .output()
+        .unwrap();
+    assert!(!set.status.success(), "nothing can be set");
+
+    snmpd.process = None;
+    eventually("it is missed", || {
+        log().matches("no values for").nth(1).map(|_| ())
+    });
+    snmpd.revive();
+    eventually("values again", || is_there(&snmpd));
+    assert_eq!(
+        log().matches("registered with the snmpd").count(),
+        2,
+        "{}",
+        log()
+    );
+}
+
+#[test]
+fn snmptable_knows_the_mib() {
+    if !has("snmpd") || !has("snmptable") {
+        return;
+    }
+    if !Path::new(MIBS).exists() {
+        println!("SKIPPED: no base MIBs: `npm ci` in contrib/snmp fetches them");
+        return;
+    }
+    let folder = folder("agent-snmp-table");
+    let snmpd = Snmpd::start(&folder);
+    let _agent = agent(&folder);
+    let options = ["-mTIDEGATE-MIB", "-CB", "TIDEGATE-MIB::tidegateCpuTable"];
+    let table = eventually("a table", || {
+        let text = snmpd.ask("snmptable", &options)?;
+        text.contains("tidegateCpuRunnableTime").then_some(text)
+    });
+    let columns = |line: &str| {
+        line.split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let lines: Vec<_> = table
+        .lines()
+        .map(columns)
+        .filter(|it| !it.is_empty())
+        .collect();
+    let head = lines
+        .iter()
+        .find(|it| it[0] == "tidegateCpuNumber")
+        .unwrap();
+    assert!(
+        lines
+            .iter()
+            .any(|it| it[0] == "0" && it.len() >= head.len()),
+        "{table}"
+    );
+    let memory = snmpd.ask(
+        "snmpget",
+        &["-mTIDEGATE-MIB", "TIDEGATE-MIB::tidegateMemoryTotal.0"],
+    );
+    assert!(memory.unwrap().contains("bytes"));
+}
