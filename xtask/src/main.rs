@@ -12,6 +12,7 @@ mod generate;
 mod instructions;
 mod kernels;
 mod kubernetes;
+mod left;
 mod mib;
 mod model;
 mod npm;

@@ -8,6 +8,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::left;
 use crate::skips::{self, Finder, List, Skip};
 
 /// Steps that pass or fail as a whole: name, environment, arguments for cargo.
@@ -125,6 +126,7 @@ pub(crate) fn run(root: &Path) -> Result<bool, String> {
     println!("== MIB");
     count.step("MIB", crate::mib::check(root)?);
     println!("== tests");
+    left::adopt()?;
     tests(root, &mut count)?;
     println!("== programs of the kernel");
     count.step("programs of the kernel", crate::bpf::check(root)?);
@@ -161,6 +163,11 @@ fn tests(root: &Path, count: &mut Count) -> Result<(), String> {
         .spawn()
         .map_err(|error| format!("cargo: {error}"))?;
     let output = child.stdout.take().ok_or("cargo's output was not piped")?;
+    // What is left behind may hold the output open, so it is ended beside the reading.
+    let ended = std::thread::spawn(move || -> Result<_, String> {
+        let status = child.wait().map_err(|error| format!("cargo: {error}"))?;
+        Ok((status, left::end_all()?))
+    });
     let (mut finder, mut counted_failures, mut passed) = (Finder::default(), 0, 0);
     let mut skipped = Vec::new();
     for line in BufReader::new(output).lines() {
@@ -175,7 +182,13 @@ fn tests(root: &Path, count: &mut Count) -> Result<(), String> {
             counted_failures += failed;
         }
     }
-    let status = child.wait().map_err(|error| format!("cargo: {error}"))?;
+    let ended = ended.join().map_err(|_| "the wait for cargo panicked")?;
+    let (status, left) = ended?;
+    count.failed += left.len() as u64;
+    let left = left.into_iter();
+    count
+        .failures
+        .extend(left.map(|it| format!("a test left this process behind: {it}")));
     let whole = skipped.iter().filter(|skip| skip.is_whole()).count() as u64;
     count.passed += passed.saturating_sub(whole);
     count.skipped.append(&mut skipped);
