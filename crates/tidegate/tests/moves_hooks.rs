@@ -61,14 +61,6 @@ impl Server {
         words.iter().copied().map(str::to_owned).collect()
     }
 
-    /// The signal that ends it, and what it has started.
-    fn end(self) -> &'static str {
-        match self {
-            Self::Nginx => "QUIT",
-            Self::Apache => "TERM",
-        }
-    }
-
     /// Its own file, which includes the one that hooks write, and the template of that.
     fn files(self, root: &str, address: SocketAddr) -> [String; 2] {
         match self {
@@ -218,8 +210,7 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         std::fs::remove_file(self.folder.join("hold")).ok();
-        // Its workers go with it.
-        signal(self.server.id(), self.kind.end());
+        self.server.end("TERM");
     }
 }
 

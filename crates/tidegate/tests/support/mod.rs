@@ -50,6 +50,20 @@ impl Process {
         signal(self.0.id(), name);
     }
 
+    /// Ends it by a signal that it heeds, so that what it has started ends too: a master that is killed leaves its workers
+    /// behind. One that does not heed it is killed in the end.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a test gives up on the real clock"
+    )]
+    pub(crate) fn end(&mut self, name: &str) {
+        self.signal(name);
+        let start = Instant::now();
+        while matches!(self.0.try_wait(), Ok(None)) && start.elapsed() < PATIENCE {
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
+    }
+
     /// Waits for its end; its exit code.
     pub(crate) fn wait(&mut self) -> Option<i32> {
         eventually("the process ends", || self.0.try_wait().unwrap()).code()
