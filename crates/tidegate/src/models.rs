@@ -283,6 +283,9 @@ pub(crate) struct NodeStatus {
     /// What its site's checks say of it; null if it is not checked.
     #[serde(default)]
     pub(crate) check: Option<CheckStatus>,
+    /// How it came over one of its soft limits; null if it is over none.
+    #[serde(default)]
+    pub(crate) soft_limit: Option<SoftLimitStatus>,
     /// Configured share.
     pub(crate) weight: f32,
     /// How its load is read now; `none` while it is not known.
@@ -318,6 +321,38 @@ pub(crate) struct CheckStatus {
     pub(crate) took_seconds: Option<f64>,
     /// How many in a row ended like it.
     pub(crate) in_a_row: u64,
+}
+
+/// How a node came over a soft limit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SoftLimitStatus {
+    /// What it has little left of: files, memory or cpu.
+    pub(crate) resource: String,
+    /// The used share at that moment.
+    pub(crate) used: f64,
+    /// The limit.
+    pub(crate) limit: f64,
+    /// It was below the limit, and at its pace would have had nothing left after this time; null if it was not.
+    pub(crate) full_in_seconds: Option<f64>,
+    /// Whether it gets no requests for that: false where too many nodes are out, or where it is out for more than that.
+    pub(crate) out: bool,
+}
+
+/// What a node has of a resource, as far as it is known.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ResourceUse {
+    /// files, memory or cpu.
+    pub(crate) resource: String,
+    /// The used share; null if it is not known.
+    pub(crate) used: Option<f64>,
+    /// How that is read.
+    pub(crate) source: String,
+    /// How old it is; null if it is not known.
+    pub(crate) age_seconds: Option<f64>,
+    /// The site's soft limit; null if it has none.
+    pub(crate) limit: Option<f64>,
+    /// What it weighs in the site's policy; null if that does not weigh it.
+    pub(crate) weight: Option<f64>,
 }
 
 /// What speaks against a node.
@@ -414,6 +449,9 @@ pub(crate) struct WhyNode {
     pub(crate) reasons: Vec<String>,
     /// The terms by which the policy sees the node now.
     pub(crate) terms: Vec<TermStatus>,
+    /// What it has of each resource.
+    #[serde(default)]
+    pub(crate) resources: Vec<ResourceUse>,
     /// The last requests that went there, newest first.
     pub(crate) decisions: Vec<Decision>,
     /// The node.

@@ -16,6 +16,7 @@ use super::checks;
 use super::findings;
 use super::plane::{Look, Plane};
 use super::process;
+use super::soft_limits;
 use super::sources;
 use super::status::STATUS_CLASSES;
 use super::throttles;
@@ -68,6 +69,7 @@ pub(crate) fn metrics(plane: &Plane, format: Format) -> String {
     scene.node_loads(&mut text);
     scene.reads(&mut text);
     checks::metrics(plane, &topology, &mut text);
+    soft_limits::metrics(&topology, &mut text);
     sources::metrics(plane, &mut text);
     throttles::metrics(plane, &mut text);
     findings::metrics(plane, &mut text);

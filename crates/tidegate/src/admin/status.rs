@@ -10,6 +10,7 @@ use tidegate_proxy::{Ending, HistogramSnapshot, NodeSnapshot, Reason, SiteSnapsh
 
 use super::checks;
 use super::plane::{Look, Plane};
+use super::soft_limits;
 use super::sources;
 use super::throttles;
 use super::trouble::trouble;
@@ -309,6 +310,7 @@ pub(super) fn node_status(
         moves_to: moves.and_then(|it| it.moves_to(&node.name)),
         slow_start: checks::slow_start(plane, topology, id),
         check: checks::status(plane, look, topology, id),
+        soft_limit: soft_limits::status(topology, id),
         weight: node.weight,
         rung: rung.label().into(),
         load,

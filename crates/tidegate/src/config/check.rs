@@ -4,14 +4,13 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use http::uri::{Authority, PathAndQuery};
-use tidegate_core::topology::{
-    CheckConfig, CheckMethod, CheckRequest, HealthConfig, HttpCheck, SoftLimits,
-};
+use tidegate_core::topology::{CheckConfig, CheckMethod, CheckRequest, HealthConfig, HttpCheck};
 use toml::de::DeValue;
 
 use super::file::{SiteFile, defaults};
 use super::problem::{Problem, Problems};
 use super::setting::{At, Encoded, Raw, Setting, names, quoted, table, wrong_type};
+use super::soft_limits::soft_limits;
 
 /// Time between two checks of a node.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
@@ -125,7 +124,7 @@ pub(super) fn health(site: &SiteFile, warm_up: Duration, problems: &mut Problems
         slow_start: site.slow_start.value,
         warm_up,
         check: (site.check.value.as_ref()).map(|file| check(file, site, problems)),
-        soft_limits: SoftLimits::default(),
+        soft_limits: soft_limits(&site.soft_limits),
     }
 }
 

@@ -19,6 +19,7 @@ use super::group::GroupFile;
 use super::policy::PolicySetting;
 use super::reconfigure::{ReconfigureFile, SiteNodesFile};
 use super::setting::{Encoded, KeyDocs, Table, TableDocs, inline};
+use super::soft_limits::SoftLimitsFile;
 use super::throttle::ThrottleFile;
 
 const ADMISSION: &str = "[[site]] admission = { … }";
@@ -58,6 +59,7 @@ pub(crate) fn page() -> String {
         ),
         ("[[site]] retry_budget = { … }", RetryBudgetFile::docs()),
         ("[site.check]", CheckFile::docs()),
+        ("[site.soft_limits]", SoftLimitsFile::docs()),
         ("[[site]] nodes = { … }", SiteNodesFile::docs()),
         ("[[node]]", NodeFile::docs()),
         ("[[node]] load = { … }", NodeLoadFile::docs()),

@@ -19,6 +19,7 @@ use super::group::GroupFile;
 use super::policy::PolicySetting;
 use super::reconfigure::{ReconfigureFile, SiteNodesFile};
 use super::setting::{At, names, table};
+use super::soft_limits::SoftLimitsFile;
 use super::throttle::ThrottleFile;
 use super::values::Auto;
 
@@ -148,6 +149,8 @@ table! {
         slow_start: Duration = seconds(0), in seconds(0)..=SLOW_START_MAX;
         /// How nodes are asked whether they are well; not set: not at all, and requests alone show it.
         check: Option<CheckFile> = None;
+        /// From which used share of a resource on a node gets no requests.
+        soft_limits: SoftLimitsFile = defaults();
         /// Its nodes report their load in the response header `endpoint-load-metrics`: read it
         /// for policies that use it, and take it out of the response.
         load_header: bool = false;

@@ -36,6 +36,7 @@ pub(crate) mod problem;
 pub(crate) mod reconfigure;
 pub(crate) mod setting;
 mod site;
+mod soft_limits;
 pub(crate) mod state_folder;
 pub(crate) mod throttle;
 mod validate;

@@ -54,6 +54,7 @@ fn node(name: &str, load: Option<LoadStatus>) -> NodeStatus {
         moving: false,
         moves_to: None,
         slow_start: None,
+        soft_limit: None,
         check: None,
         weight: 1.0,
         rung: if is_known { "xdp_native" } else { "none" }.into(),
