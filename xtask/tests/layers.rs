@@ -123,7 +123,15 @@ const CRATES: &[(&str, Layers)] = &[
         "sim",
         &[
             &[
-                "checks", "chooser", "counters", "due", "model", "own_log", "queue", "requests",
+                "checks",
+                "chooser",
+                "counters",
+                "due",
+                "file_table",
+                "model",
+                "own_log",
+                "queue",
+                "requests",
                 "words",
             ],
             &["moves"],

@@ -88,6 +88,7 @@ impl FrontEnd {
         let waits = |site: &SiteModel| site.admission.build().waits().is_some();
         let limits = scenario.sites.iter().any(waits);
         let ramps = (scenario.sites.iter()).any(|site| !site.slow_start.is_zero());
+        let files = scenario.nodes.iter().any(|node| node.files.is_some());
         Self {
             picker: Picker::new(Arc::clone(&table), director.topology(), chooser),
             director,
@@ -97,7 +98,7 @@ impl FrontEnd {
             local,
             tick,
             ticked_at: now - tick,
-            attentive: learned || pauses || limits || ramps,
+            attentive: learned || pauses || limits || ramps || files,
             limits,
             asked: vec![0; nodes.len()],
             nodes,
@@ -259,6 +260,7 @@ fn cluster(scenario: &Scenario, policy: PolicyConfig, nodes: &[u32]) -> ClusterS
         admission: scenario.sites[number].admission,
         health: HealthConfig {
             slow_start: scenario.sites[number].slow_start,
+            soft_limits: scenario.sites[number].soft_limits,
             ..HealthConfig::default()
         },
     };

@@ -25,6 +25,7 @@ mod due;
 pub mod elephants;
 mod fault;
 pub mod file;
+mod file_table;
 mod front_end;
 pub mod matrix;
 pub mod model;

@@ -7,6 +7,7 @@ use tidegate_core::prng::Prng;
 use tidegate_core::time::Timestamp;
 
 use crate::counters::CounterLog;
+use crate::file_table::FileTable;
 use crate::model::Stream;
 use crate::node_model::{Cold, NodeModel};
 use crate::processor::Processor;
@@ -38,6 +39,7 @@ pub(crate) struct Node {
     pub(crate) io: IoChannels,
     /// Workers, each with one request; it has no more than it can do at once.
     pub(crate) workers: IoChannels,
+    pub(crate) files: Option<FileTable>,
     /// What record readers need; none if records are not read.
     pub(crate) log: Option<CounterLog>,
     /// How far back they ask.
@@ -75,6 +77,7 @@ impl Node {
             held: Vec::new(),
             io: IoChannels::new(model.io_channels),
             workers: IoChannels::new(model.workers),
+            files: model.files.clone(),
             log: look_back.map(|_| CounterLog::default()),
             look_back: look_back.unwrap_or_default(),
             barred: None,

@@ -7,6 +7,7 @@ use tidegate_core::record::Sources;
 use tidegate_core::topology::SiteId;
 
 use crate::counters::Scope;
+use crate::file_table::FileTable;
 use crate::model::Antagonist;
 use crate::processor::Overload;
 
@@ -37,6 +38,8 @@ pub struct NodeModel {
     /// Requests that it works on at once; others wait to be accepted, first come first served.
     /// None: all.
     pub workers: Option<u32>,
+    /// Its file descriptors, which its records then show; none: it never runs out of them.
+    pub files: Option<FileTable>,
     /// What a crowd costs.
     pub overload: Overload,
     /// What the first request after a pause costs.
@@ -66,6 +69,7 @@ impl NodeModel {
             io_slowness: 1.0,
             limit: None,
             workers: None,
+            files: None,
             overload: Overload::default(),
             cold: None,
             warming: None,

@@ -23,6 +23,7 @@
 use std::time::Duration;
 
 use tidegate_core::load::{NodeLoad, Point, Rates};
+use tidegate_core::record::Sources;
 use tidegate_core::time::{Timestamp, nanos};
 
 use crate::node::Node;
@@ -260,6 +261,12 @@ impl Reads {
         record.rung = class.records.rung as u8;
         record.interval_ns = class.published_ns;
         record.quota_milli = self.quota_milli[node];
+        if let Some(files) = &nodes[node].files {
+            let since = made_at.since(self.start);
+            record.sources = record.sources.with(Sources::FILES);
+            record.files_max = files.max.into();
+            record.files_open = files.open(since, counters.in_flight()).into();
+        }
         let newest = Point::of(&record);
         let start = |window| {
             self.window_start(

@@ -87,6 +87,9 @@ pub struct Report {
     pub failed: u64,
     /// Those of the failed that a node refused, because it had too many.
     pub refused: u64,
+    /// Connections that a node refused for want of file descriptors, warm-up included; most of their requests were
+    /// answered by another node.
+    pub out_of_files: u64,
     /// Not sent.
     pub rejected: u64,
     /// From arrival at the front-end to the answer there.

@@ -13,10 +13,11 @@
 use std::time::Duration;
 
 use tidegate_core::admission::AdmissionConfig;
-use tidegate_core::topology::{AdminState, NodeId};
+use tidegate_core::topology::{AdminState, NodeId, SoftLimits};
 
 pub use crate::counters::{Invention, Scope};
 pub use crate::fault::{Fault, FaultKind, Leave, NodeOverride};
+pub use crate::file_table::FileTable;
 use crate::model::{Antagonist, Arrivals, Demand};
 pub use crate::node_model::{Answer, Cold, NodeModel, Records, Warming};
 
@@ -40,6 +41,8 @@ pub struct SiteModel {
     pub admission: AdmissionConfig,
     /// How long a node that is new or back takes to get its share.
     pub slow_start: Duration,
+    /// From which used shares on a node gets no requests.
+    pub soft_limits: SoftLimits,
     /// Requests of each priority, the highest first, as shares of all; empty: all of the lowest.
     pub priorities: Vec<f64>,
 }
@@ -56,6 +59,7 @@ impl SiteModel {
             held: None,
             admission: AdmissionConfig::default(),
             slow_start: Duration::ZERO,
+            soft_limits: SoftLimits::default(),
             priorities: Vec::new(),
         }
     }

@@ -70,6 +70,7 @@ fn group(table: &NodesTable, sites: usize, nodes: &mut Vec<NodeModel>) -> Checke
         io_slowness: maybe_within(table.io_slowness.as_ref(), "io_slowness", 0.001..=SPEED_MAX)?
             .unwrap_or(1.0),
         limit: maybe_within(table.limit.as_ref(), "limit", 1..=1_000_000)?,
+        files: None,
         workers: maybe_within(table.workers.as_ref(), "workers", 1..=1_000_000)?,
         overload: Overload {
             per_task: maybe_within(table.crowd_cost.as_ref(), "crowd_cost", 0.0..=1.0)?

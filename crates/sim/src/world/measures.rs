@@ -20,6 +20,8 @@ pub(super) const WINDOW: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct Measures {
     pub(super) events: u64,
+    /// Tries that nodes refused for want of descriptors.
+    pub(super) out_of_files: u64,
     pub(super) load_ages: Vec<u64>,
     pub(super) digest: Digest,
     requests: u64,
@@ -67,6 +69,7 @@ impl Measures {
         let requests = scenario.requests as usize;
         Self {
             events: 0,
+            out_of_files: 0,
             load_ages: Vec::with_capacity(requests),
             digest: Digest::new(),
             requests: requests as u64,
@@ -231,6 +234,7 @@ impl World<'_> {
             completed: totals.completed,
             failed: totals.failed,
             refused: totals.refused,
+            out_of_files: measures.out_of_files,
             rejected: totals.rejected,
             latencies: Latencies::merged(sites.iter().map(|site| &site.latencies)),
             load_ages: Latencies::of(std::mem::take(&mut measures.load_ages)),

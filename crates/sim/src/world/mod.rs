@@ -108,7 +108,9 @@ impl<'a> World<'a> {
             utilization: looks_at(Signal::Utilization) || limits,
             request_times: looks_at(Signal::RequestTimes),
         };
-        let reads = (looks_at(Signal::Load) || limits).then(|| Reads::new(scenario, rates, START));
+        let files = scenario.nodes.iter().any(|node| node.files.is_some());
+        let reads =
+            (looks_at(Signal::Load) || limits || files).then(|| Reads::new(scenario, rates, START));
         let look_back = reads.as_ref().map(Reads::look_back);
         let models = scenario.nodes.iter().zip(0..);
         let nodes: Vec<_> = models

@@ -71,8 +71,13 @@ impl World<'_> {
 
     /// A request is at a node that works.
     pub(super) fn accept(&mut self, request: u32) {
+        let node = self.requests.get(request).node;
+        if self.is_out_of_files(node) {
+            self.measures.out_of_files += 1;
+            self.answer(request, TryOutcome::Unreachable);
+            return;
+        }
         let entry = self.requests.get(request);
-        let node = entry.node;
         let here = &mut self.nodes[node as usize];
         let limit = self.scenario.nodes[node as usize].limit;
         if limit.is_some_and(|limit| here.processor.in_flight() >= limit) {
@@ -87,6 +92,16 @@ impl World<'_> {
             return;
         }
         self.begin(request);
+    }
+
+    /// Whether a node has no file descriptor for another connection.
+    fn is_out_of_files(&self, node: u32) -> bool {
+        let here = &self.nodes[node as usize];
+        let in_flight = here.processor.in_flight();
+        let since = self.now.since(START);
+        here.files
+            .as_ref()
+            .is_some_and(|it| it.is_full(since, in_flight))
     }
 
     /// A worker takes a request on.
@@ -262,6 +277,9 @@ impl World<'_> {
     pub(super) fn probe(&mut self, node: u32) -> (bool, Timestamp) {
         let condition = self.nodes[node as usize].condition;
         let round_trip = self.scenario.network.delay * 2;
+        if self.is_out_of_files(node) && condition != Condition::Paused {
+            return (false, self.now + round_trip);
+        }
         match condition {
             Condition::Well | Condition::Failing | Condition::Breaking | Condition::Slow { .. } => {
                 (true, self.now + round_trip)
