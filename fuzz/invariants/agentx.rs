@@ -57,5 +57,5 @@ fn values() -> Snapshot {
         sources: Sources::RUNNABLE,
         ..LoadRecord::default()
     });
-    Snapshot::of("n1", &own, &[CpuLine::default()])
+    Snapshot::of("n1", &own, &[CpuLine::default()], Some("files"))
 }

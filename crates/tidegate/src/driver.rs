@@ -22,8 +22,7 @@ use tidegate_core::director::learned::LearnedCluster;
 use tidegate_core::director::{Cause, CheckDue, Director, Event};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{
-    AdminState, ChangeError, CheckFailure, CheckResult, ClusterChange, Crossing, Health, NodeId,
-    Topology,
+    AdminState, ChangeError, CheckFailure, CheckResult, ClusterChange, Health, NodeId, Topology,
 };
 use tidegate_proxy::Shared;
 use tokio::sync::{Notify, oneshot};
@@ -470,12 +469,11 @@ fn describe(event: Event, topology: &Topology) -> (&'static str, String) {
             ("check_passed", line(id, &text))
         }
         Event::SoftLimitCrossed(id, crossing) => {
-            let text = format!("{}: no requests until it has more", crossed(crossing));
+            let text = format!("{crossing}: no requests until it has more");
             ("soft_limit_crossed", line(id, &text))
         }
         Event::SoftLimitIgnored(id, crossing) => {
-            let what = crossed(crossing);
-            let text = format!("{what}: used all the same, as too many nodes are out");
+            let text = format!("{crossing}: used all the same, as too many nodes are out");
             ("soft_limit_ignored", line(id, &text))
         }
         Event::SoftLimitCleared(id) => {
@@ -525,22 +523,6 @@ fn why_ejected(cause: Cause) -> &'static str {
     }
 }
 
-/// What a node has little left of.
-pub(crate) fn crossed(crossing: Crossing) -> String {
-    let percent = |share: f32| f64::from(share * 100.0).round();
-    let (what, used) = (crossing.resource.what(), percent(crossing.used));
-    match crossing.full_in {
-        None => format!(
-            "{used} % of its {what} is used, and {} % is its soft limit",
-            percent(crossing.limit)
-        ),
-        Some(left) => format!(
-            "{used} % of its {what} is used, and all of it in {:.1} s at this pace",
-            left.as_secs_f64()
-        ),
-    }
-}
-
 /// What is wrong with a node whose check fails.
 pub(crate) fn wrong(failure: CheckFailure) -> String {
     match failure {
@@ -555,7 +537,7 @@ pub(crate) fn wrong(failure: CheckFailure) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_core::topology::NodeResource;
+    use tidegate_core::topology::{Crossing, NodeResource};
 
     use super::*;
     use crate::testing;

@@ -16,6 +16,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use support::greedy::Greedy;
 use support::{Process, ask, eventually, folder, free_address, master_key, node_key, tidegate};
 
 /// An agent that reports. Memory alone weighs: it hardly changes.
@@ -170,6 +171,51 @@ fn a_stock_haproxy_weighs_a_server_by_its_agent() {
     let most: f64 = haproxy.stat("limited", "slim").parse().unwrap();
     assert!((most / 200.0 - free).abs() < 0.1, "{most} {free}");
     assert_eq!(haproxy.stat("plain", "slim"), "50");
+}
+
+#[test]
+fn a_soft_limit_is_said_to_a_stock_haproxy() {
+    if !has_haproxy() {
+        return;
+    }
+    let folder = folder("agent-reports-limit");
+    let mut greedy = Greedy::start(&folder);
+    let agent = Reporter::start_with(&folder, &greedy.watch());
+    let servers = [("least", ""), ("out", "at_limit=down")];
+    let haproxy = Haproxy::start(&folder, agent.agent_check, &servers);
+    let is = |server, weight: &str, status: &str| {
+        let is_so =
+            haproxy.stat(server, "weight") == weight && haproxy.stat(server, "status") == status;
+        is_so.then_some(())
+    };
+    eventually("one gets next to nothing", || is("least", "1", "no check"));
+    eventually("the other one is out", || {
+        haproxy
+            .stat("out", "status")
+            .starts_with("DOWN")
+            .then_some(())
+    });
+    assert_eq!(agent.say(""), "up 1%\n");
+    let said = agent.say("at_limit=down\n");
+    assert!(
+        said.starts_with("down #9") && said.contains("% of its file descriptors is used"),
+        "{said}"
+    );
+    let log = || std::fs::read_to_string(folder.join("agent.log")).unwrap();
+    assert!(
+        log().contains("file descriptors is used, and 90 % is its soft limit"),
+        "{}",
+        log()
+    );
+
+    greedy.free();
+    eventually("both are back", || {
+        let weight: u32 = haproxy.stat("least", "weight").parse().unwrap();
+        (weight > 1 && !haproxy.stat("out", "status").starts_with("DOWN")).then_some(())
+    });
+    eventually("the agent says so", || {
+        log().contains("over no soft limit any more").then_some(())
+    });
 }
 
 #[test]

@@ -14,6 +14,7 @@ use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use support::greedy::Greedy;
 use support::{Process, eventually, folder, free_address, master_key, node_key, tidegate};
 
 const ROOT: &str = ".1.3.6.1.4.1.8072.9999.9999.84";
@@ -32,14 +33,13 @@ struct Snmpd {
 
 impl Snmpd {
     fn start(folder: &Path) -> Self {
-        // One that is free now.
-        let port = UdpSocket::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
+        Self::start_with(folder, "")
+    }
+
+    fn start_with(folder: &Path, more: &str) -> Self {
+        let port = free_port();
         let text = format!(
-            "agentaddress udp:127.0.0.1:{port}\nmaster agentx\nagentXSocket {}\nrocommunity public 127.0.0.1\n",
+            "agentaddress udp:127.0.0.1:{port}\nmaster agentx\nagentXSocket {}\nrocommunity public 127.0.0.1\n{more}\n",
             folder.join("master").display()
         );
         std::fs::write(folder.join("snmpd.conf"), text).unwrap();
@@ -94,6 +94,15 @@ impl Snmpd {
     }
 }
 
+/// One that no socket has now.
+fn free_port() -> u16 {
+    UdpSocket::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
+}
+
 fn contrib() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/snmp")
 }
@@ -109,10 +118,14 @@ fn has(program: &str) -> bool {
 }
 
 fn agent(folder: &Path) -> Process {
+    agent_with(folder, "")
+}
+
+fn agent_with(folder: &Path, more: &str) -> Process {
     let key = node_key(&master_key(folder), "n1");
     let text = format!(
         "[agent]\nlisten = \"{}\"\nkey_file = \"{}\"\ninterval = \"20ms\"\nrealtime = false\nrungs = [\"agent\"]\n\
-         [agent.snmp]\nagentx = \"{}\"\n",
+         {more}\n[agent.snmp]\nagentx = \"{}\"\n",
         free_address(),
         key.display(),
         folder.join("master").display()
@@ -213,6 +226,40 @@ fn snmpwalk_reads_the_record_and_finds_it_again_after_snmpd() {
         "{}",
         log()
     );
+}
+
+#[test]
+fn traps_say_that_a_soft_limit_is_crossed_and_that_it_is_so_no_more() {
+    if !has("snmpd") || !has("snmptrapd") {
+        return;
+    }
+    let folder = folder("agent-snmp-trap");
+    let port = free_port();
+    std::fs::write(folder.join("snmptrapd.conf"), "disableAuthorization yes\n").unwrap();
+    let mut command = Command::new("/usr/sbin/snmptrapd");
+    command
+        .args(["-f", "-On", "-m", "", "-Lf"])
+        .arg(folder.join("traps"));
+    command
+        .args(["-C", "-c"])
+        .arg(folder.join("snmptrapd.conf"));
+    command.arg("-p").arg(folder.join("snmptrapd.pid"));
+    command.arg(format!("udp:127.0.0.1:{port}"));
+    let _receiver = Process::start(command.stdout(Stdio::null()).stderr(Stdio::null()));
+    let _snmpd = Snmpd::start_with(&folder, &format!("trap2sink 127.0.0.1:{port} public"));
+    let mut greedy = Greedy::start(&folder);
+    let _agent = agent_with(&folder, &greedy.watch());
+    let traps = || std::fs::read_to_string(folder.join("traps")).unwrap_or_default();
+    let has = |number: u32, text: &str| {
+        let name = format!("OID: {ROOT}.0.{number}");
+        let all = traps();
+        all.lines()
+            .any(|it| it.contains(&name) && it.contains(text))
+            .then_some(())
+    };
+    eventually("a trap", || has(1, "file descriptors is used"));
+    greedy.free();
+    eventually("another one", || has(2, "\"n1\""));
 }
 
 #[test]

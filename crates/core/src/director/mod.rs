@@ -49,6 +49,7 @@ use outliers::Outliers;
 pub use slow_start::RAMP_SPEED_MAX;
 use slow_start::{RampTurn, SiteRamps};
 use soft_limits::NodeSoftLimits;
+pub use soft_limits::SoftLimitWatch;
 
 /// Most events kept for a shell that does not poll; older ones are dropped and counted.
 const EVENTS_MAX: usize = 1024;

@@ -151,13 +151,54 @@ impl ResourceWatch {
     }
 }
 
+/// Which soft limits a node is over: the director has one of each node, and an agent of its own.
+#[derive(Debug, Default)]
+pub struct SoftLimitWatch {
+    /// By [`NodeResource::ALL`].
+    resources: [ResourceWatch; NodeResource::ALL.len()],
+}
+
+impl SoftLimitWatch {
+    /// Takes the node's load in, if there is a newer one. `delay` is the time until a request that is sent to the node now
+    /// shows in a load.
+    pub fn on_load(
+        &mut self,
+        limits: &SoftLimits,
+        load: Option<&NodeLoad>,
+        delay: Duration,
+        now: Timestamp,
+    ) {
+        for ((resource, _), watch) in NodeResource::ALL.into_iter().zip(&mut self.resources) {
+            let Some(limit) = limits.of(resource) else {
+                *watch = ResourceWatch::default();
+                continue;
+            };
+            if let Some(sample) = load.and_then(|load| sample(resource, load)) {
+                watch.on_sample(resource, limit, sample, delay);
+            }
+            watch.on_silence(now);
+        }
+    }
+
+    /// How the node came over its limit, the worst one if there are several.
+    pub fn crossing(&self) -> Option<Crossing> {
+        let over = self.resources.iter().filter(|it| it.over.is_some());
+        let worst = over.max_by(|one, other| compared(one.severity(), other.severity()));
+        Some(worst?.over?.crossing)
+    }
+
+    fn severity(&self) -> Option<f32> {
+        let all = self.resources.iter().filter_map(ResourceWatch::severity);
+        all.reduce(f32::max)
+    }
+}
+
 /// What is remembered of one node.
 #[derive(Debug, Default)]
 pub(super) struct NodeSoftLimits {
     /// When the last record was made that was seen.
     seen: Timestamp,
-    /// By [`NodeResource::ALL`].
-    watches: [ResourceWatch; NodeResource::ALL.len()],
+    watch: SoftLimitWatch,
     /// It is out since then.
     out: Option<Timestamp>,
 }
@@ -170,28 +211,16 @@ impl NodeSoftLimits {
         self.seen = observed_at;
         let load = load.filter(|load| load.is_fresh(now));
         let delay = load.map_or(Duration::ZERO, |_| delay(table, node));
-        for ((resource, _), watch) in NodeResource::ALL.into_iter().zip(&mut self.watches) {
-            let Some(limit) = limits.of(resource) else {
-                *watch = ResourceWatch::default();
-                continue;
-            };
-            if let Some(sample) = load.and_then(|load| sample(resource, &load)) {
-                watch.on_sample(resource, limit, sample, delay);
-            }
-            watch.on_silence(now);
-        }
+        self.watch.on_load(limits, load.as_ref(), delay, now);
     }
 
-    /// How it came over its limit, the worst one if there are several.
+    /// How it came over its limit.
     pub(super) fn crossing(&self) -> Option<Crossing> {
-        let over = self.watches.iter().filter(|it| it.over.is_some());
-        let worst = over.max_by(|one, other| compared(one.severity(), other.severity()));
-        Some(worst?.over?.crossing)
+        self.watch.crossing()
     }
 
     fn severity(&self) -> Option<f32> {
-        let all = self.watches.iter().filter_map(ResourceWatch::severity);
-        all.reduce(f32::max)
+        self.watch.severity()
     }
 
     /// Since when it is out by its limits.

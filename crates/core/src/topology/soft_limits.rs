@@ -1,6 +1,7 @@
 //! Soft limits: from which used share of a resource on a node gets no requests, before it must refuse them. Plain data;
 //! the director follows it.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::load::NodeLoad;
@@ -104,4 +105,17 @@ pub struct Crossing {
     pub limit: f32,
     /// It was below the limit, and at its pace would have had nothing left after this time.
     pub full_in: Option<Duration>,
+}
+
+impl fmt::Display for Crossing {
+    /// What the node has little left of.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = |share: f32| f64::from(share * 100.0).round();
+        let (what, used) = (self.resource.what(), percent(self.used));
+        write!(f, "{used} % of its {what} is used, and ")?;
+        match self.full_in {
+            None => write!(f, "{} % is its soft limit", percent(self.limit)),
+            Some(left) => write!(f, "all of it in {:.1} s at this pace", left.as_secs_f64()),
+        }
+    }
 }

@@ -30,6 +30,15 @@ const ENTRY: u32 = 1;
 /// The one before is the index, which cannot be read.
 const FIRST_COLUMN: u32 = 2;
 
+/// Behind the shares.
+const SOFT_LIMIT: u32 = 6;
+
+/// The name of the trap that says that a soft limit is crossed, or is so no more.
+pub fn trap(crossed: bool) -> Oid {
+    let place = if crossed { 1 } else { 2 };
+    [&ROOT[..], &[0, place]].concat()
+}
+
 /// Shares of the node, by their place: name, and what it is.
 const SHARES: [(&str, &str); 4] = [
     (
@@ -99,10 +108,12 @@ const COLUMNS: [CpuColumn; 6] = [
 pub struct Snapshot(BTreeMap<Oid, SnmpValue>);
 
 impl Snapshot {
-    /// What there is to see of a node.
-    pub fn of(node: &str, own: &OwnLoad, cpus: &[CpuLine]) -> Self {
+    /// What there is to see of a node; `crossing` says which soft limit it is over.
+    pub fn of(node: &str, own: &OwnLoad, cpus: &[CpuLine], crossing: Option<&str>) -> Self {
         let mut all = Self::default();
         all.put(&[NODE, 1, 0], SnmpValue::Text(node.to_owned()));
+        let crossing = crossing.unwrap_or_default().to_owned();
+        all.put(&[NODE, SOFT_LIMIT, 0], SnmpValue::Text(crossing));
         let Some(record) = own.newest() else {
             return all;
         };
@@ -141,6 +152,13 @@ impl Snapshot {
 
     fn put(&mut self, rest: &[u32], value: SnmpValue) {
         self.0.insert([&ROOT[..], &[OBJECTS], rest].concat(), value);
+    }
+
+    /// Those that a trap carries.
+    pub fn of_trap(mut self) -> Self {
+        let wanted = [1, SOFT_LIMIT].map(|place| [&ROOT[..], &[OBJECTS, NODE, place, 0]].concat());
+        self.0.retain(|name, _| wanted.contains(name));
+        self
     }
 
     /// All of them, in order.
@@ -248,11 +266,11 @@ const HEAD: &str = r#"-- Generated from crates/node/src/report/mib.rs: do not ed
 TIDEGATE-MIB DEFINITIONS ::= BEGIN
 
 IMPORTS
-    MODULE-IDENTITY, OBJECT-TYPE, Gauge32, Counter64, Integer32
+    MODULE-IDENTITY, OBJECT-TYPE, NOTIFICATION-TYPE, Gauge32, Counter64, Integer32
         FROM SNMPv2-SMI
     DisplayString, TEXTUAL-CONVENTION
         FROM SNMPv2-TC
-    MODULE-COMPLIANCE, OBJECT-GROUP
+    MODULE-COMPLIANCE, OBJECT-GROUP, NOTIFICATION-GROUP
         FROM SNMPv2-CONF
     netSnmpPlaypen
         FROM NET-SNMP-MIB;
@@ -276,10 +294,27 @@ TidegateGauge64 ::= TEXTUAL-CONVENTION
         "A number that goes up and down, of 64 bits."
     SYNTAX Counter64
 
+tidegateNotifications OBJECT IDENTIFIER ::= { tidegateMIB 0 }
 tidegateObjects OBJECT IDENTIFIER ::= { tidegateMIB 1 }
 tidegateNode OBJECT IDENTIFIER ::= { tidegateObjects 1 }
 tidegateRecord OBJECT IDENTIFIER ::= { tidegateObjects 2 }
 tidegateConformance OBJECT IDENTIFIER ::= { tidegateMIB 2 }
+"#;
+
+const TRAPS: &str = r#"
+tidegateSoftLimitCrossed NOTIFICATION-TYPE
+    OBJECTS { tidegateName, tidegateSoftLimit }
+    STATUS current
+    DESCRIPTION
+        "The node is about to run out of something."
+    ::= { tidegateNotifications 1 }
+
+tidegateSoftLimitCleared NOTIFICATION-TYPE
+    OBJECTS { tidegateName, tidegateSoftLimit }
+    STATUS current
+    DESCRIPTION
+        "It has enough of it again."
+    ::= { tidegateNotifications 2 }
 "#;
 
 /// An object of the text.
@@ -345,6 +380,16 @@ pub fn text() -> String {
         share.write(&mut text);
         names.push(name.to_owned());
     }
+    let soft_limit = Object {
+        name: "tidegateSoftLimit",
+        syntax: "DisplayString (SIZE (0..255))",
+        units: None,
+        what: "Which soft limit the node is over, and by what; empty if it is over none.",
+        parent: "tidegateNode",
+        place: SOFT_LIMIT,
+    };
+    soft_limit.write(&mut text);
+    names.push(soft_limit.name.to_owned());
     for field in REPORTED {
         let name = object_name(field);
         let object = Object {
@@ -359,6 +404,7 @@ pub fn text() -> String {
         names.push(name);
     }
     names.extend(cpu_table(&mut text));
+    text.push_str(TRAPS);
     conformance(&mut text, &names);
     text + "\nEND\n"
 }
@@ -406,9 +452,12 @@ fn conformance(text: &mut String, names: &[String]) {
         text,
         format_args!(
             "\ntidegateCompliance MODULE-COMPLIANCE\n    STATUS current\n    DESCRIPTION\n        \
-             \"What an agent has if it measures all.\"\n    MODULE\n        MANDATORY-GROUPS {{ tidegateGroup }}\n    \
+             \"What an agent has if it measures all.\"\n    MODULE\n        MANDATORY-GROUPS {{ tidegateGroup, tidegateTraps }}\n    \
              ::= {{ tidegateConformance 1 }}\n\ntidegateGroup OBJECT-GROUP\n    OBJECTS {{\n        {}\n    }}\n    \
-             STATUS current\n    DESCRIPTION\n        \"All objects.\"\n    ::= {{ tidegateConformance 2 }}\n",
+             STATUS current\n    DESCRIPTION\n        \"All objects.\"\n    ::= {{ tidegateConformance 2 }}\n\n\
+             tidegateTraps NOTIFICATION-GROUP\n    NOTIFICATIONS {{\n        tidegateSoftLimitCrossed,\n        \
+             tidegateSoftLimitCleared\n    }}\n    STATUS current\n    DESCRIPTION\n        \"All traps.\"\n    \
+             ::= {{ tidegateConformance 3 }}\n",
             names.join(",\n        ")
         ),
     );
@@ -440,7 +489,7 @@ mod tests {
             runnable: 5,
             ..CpuLine::default()
         });
-        Snapshot::of("n1", &own, &lines)
+        Snapshot::of("n1", &own, &lines, None)
     }
 
     fn get(all: &Snapshot, rest: &[u32]) -> SnmpValue {
@@ -502,8 +551,8 @@ mod tests {
             range.start = name;
             names += 1;
         }
-        // The name and three shares.
-        assert_eq!(names, 4);
+        // The name, three shares, and the soft limit.
+        assert_eq!(names, 5);
         range.include = true;
         assert_eq!(all.next(&range).0, range.start);
     }

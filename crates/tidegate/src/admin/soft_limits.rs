@@ -7,7 +7,6 @@ use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{Cause, NodeId, NodeResource, Site, Topology};
 
 use super::plane::{Look, Plane};
-use crate::driver::crossed;
 use crate::exposition::{Kind, Text};
 use crate::models::{ResourceUse, SoftLimitStatus};
 
@@ -40,9 +39,8 @@ pub(super) fn note(plane: &Plane, topology: &Topology, id: NodeId) -> Option<Str
         }
         None => "; it is used all the same, as too many nodes are out",
     };
-    let what = crossed(crossing);
     Some(format!(
-        "when it crossed its soft limit: {what}; {now}{out}"
+        "when it crossed its soft limit: {crossing}; {now}{out}"
     ))
 }
 

@@ -212,7 +212,7 @@ fn run(args: AgentArgs, output: Output) -> Result<(), Failure> {
     let agent = Agent::spawn(&config);
     let mut agent = agent.map_err(|error| Failure::Failed(why_not(&error, config.listen)))?;
     let names = names(&config.keys);
-    let load = SharedLoad::default();
+    let load = SharedLoad::new(reports.soft_limits);
     let reported = {
         let _guard = runtime.enter();
         let node = names.first().copied().unwrap_or_default();
@@ -236,7 +236,9 @@ fn run(args: AgentArgs, output: Output) -> Result<(), Failure> {
             tokio::select! {
                 () = stop.wait() => return Ok(()),
                 _ = sample.tick(), if reporting => {
-                    load.note(agent.last_sample());
+                    if let Some((name, text)) = load.note(agent.last_sample()) {
+                        output.event(name, &text);
+                    }
                     continue;
                 }
                 _ = look.tick() => {}

@@ -6,12 +6,15 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use tidegate_core::policy::Parameters;
+use tidegate_core::topology::SoftLimits;
+use tidegate_node::report::agent_check::AtLimit;
 
 use super::address::overlap;
 use super::file::AgentFile;
 use super::policy::{WeightsFile, weigh};
 use super::problem::{Problem, Problems};
-use super::setting::{At, table};
+use super::setting::{At, names, table};
+use super::soft_limits::agent_soft_limits;
 use super::validate::overlapping;
 
 table! {
@@ -21,6 +24,30 @@ table! {
         listen: SocketAddr;
         /// What CPU, memory and file descriptors weigh; they add up to 1. Not set: a third each.
         weights: Option<WeightsFile> = None;
+        /// What is said while one of `[agent.soft_limits]` is crossed.
+        at_limit: AtLimitName = AtLimitName::Least;
+    }
+}
+
+names! {
+    /// What an agent says of a node at a soft limit.
+    pub(crate) enum AtLimitName as "answer" {
+        /// Nearly no new requests; not even all servers together are out by it.
+        Least = "1%",
+        /// No new requests.
+        Nothing = "0%",
+        /// Out, with the reason.
+        Down = "down",
+    }
+}
+
+impl From<AtLimitName> for AtLimit {
+    fn from(name: AtLimitName) -> Self {
+        match name {
+            AtLimitName::Least => Self::Least,
+            AtLimitName::Nothing => Self::Nothing,
+            AtLimitName::Down => Self::Down,
+        }
     }
 }
 
@@ -79,6 +106,8 @@ impl fmt::Display for AgentxMaster {
 /// What an agent tells programs other than front-ends.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reports {
+    /// What is said to be crossed.
+    pub(crate) soft_limits: SoftLimits,
     /// To balancers that ask by the agent check.
     pub(crate) agent_check: Option<AgentCheckReport>,
     /// To scrapers.
@@ -93,6 +122,7 @@ pub(crate) struct AgentCheckReport {
     pub(crate) listen: SocketAddr,
     /// Of CPU, memory and file descriptors.
     pub(crate) weights: [f32; 3],
+    pub(crate) at_limit: AtLimit,
 }
 
 impl AgentCheckReport {
@@ -101,6 +131,7 @@ impl AgentCheckReport {
         Self {
             listen,
             weights: Parameters::default().weights,
+            at_limit: AtLimit::default(),
         }
     }
 }
@@ -116,6 +147,7 @@ pub(super) fn reports(file: &AgentFile, problems: &mut Problems) -> Reports {
         problems.push(overlapping(one, other));
     }
     Reports {
+        soft_limits: agent_soft_limits(&file.soft_limits),
         agent_check: check.and_then(|it| agent_check(it, problems)),
         metrics: metrics.map(|it| it.listen.value),
         agentx: file
@@ -138,7 +170,10 @@ fn agentx(at: &At<String>, problems: &mut Problems) -> Option<AgentxMaster> {
 }
 
 fn agent_check(file: &AgentCheckFile, problems: &mut Problems) -> Option<AgentCheckReport> {
-    let usual = AgentCheckReport::new(file.listen.value);
+    let usual = AgentCheckReport {
+        at_limit: file.at_limit.value.into(),
+        ..AgentCheckReport::new(file.listen.value)
+    };
     match &file.weights.value {
         None => Some(usual),
         Some(weights) => Some(AgentCheckReport {

@@ -19,7 +19,7 @@ use super::group::GroupFile;
 use super::policy::PolicySetting;
 use super::reconfigure::{ReconfigureFile, SiteNodesFile};
 use super::setting::{Encoded, KeyDocs, Table, TableDocs, inline};
-use super::soft_limits::SoftLimitsFile;
+use super::soft_limits::{AgentSoftLimitsFile, SoftLimitsFile};
 use super::throttle::ThrottleFile;
 
 const ADMISSION: &str = "[[site]] admission = { … }";
@@ -75,6 +75,7 @@ pub(crate) fn page() -> String {
         ("[agent]", AgentFile::docs()),
         ("[agent.moves]", AgentMovesFile::docs()),
         ("[[agent.moves.site]]", SiteHookFile::docs()),
+        ("[agent.soft_limits]", AgentSoftLimitsFile::docs()),
         ("[agent.agent_check]", AgentCheckFile::docs()),
         ("[agent.metrics]", AgentMetricsFile::docs()),
         ("[agent.snmp]", AgentSnmpFile::docs()),

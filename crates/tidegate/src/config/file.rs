@@ -19,7 +19,7 @@ use super::group::GroupFile;
 use super::policy::PolicySetting;
 use super::reconfigure::{ReconfigureFile, SiteNodesFile};
 use super::setting::{At, names, table};
-use super::soft_limits::SoftLimitsFile;
+use super::soft_limits::{AgentSoftLimitsFile, SoftLimitsFile};
 use super::throttle::ThrottleFile;
 use super::values::Auto;
 
@@ -359,6 +359,8 @@ table! {
         allow: Vec<At<String>> = Vec::new();
         /// What is done when the node moves to another site.
         moves: Option<AgentMovesFile> = None;
+        /// From when on the node is said to have too little of something.
+        soft_limits: AgentSoftLimitsFile = defaults();
         /// HAProxy's agent check, answered; not set: it is not.
         agent_check: Option<AgentCheckFile> = None;
         /// The record as metrics; not set: there are none.

@@ -24,6 +24,18 @@ table! {
     }
 }
 
+table! {
+    /// From which used share of a resource on the agent says so: in answers to agent checks, by a trap of SNMP, and in its log.
+    pub(crate) struct AgentSoftLimitsFile {
+        /// File descriptors: the fuller of the system's table and of the watched process nearest to its limit.
+        files: LimitSetting = LimitSetting(Some(SoftLimits::FILES));
+        /// Memory that cannot be had without swapping.
+        memory: LimitSetting = LimitSetting(None);
+        /// CPU time, mean of two seconds.
+        cpu: LimitSetting = LimitSetting(None);
+    }
+}
+
 /// A share of the whole, or that there is no limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct LimitSetting(Option<f32>);
@@ -65,6 +77,15 @@ impl Setting for LimitSetting {
 
 /// The limits as the director has them.
 pub(super) fn soft_limits(file: &SoftLimitsFile) -> SoftLimits {
+    SoftLimits {
+        files: file.files.value.0,
+        memory: file.memory.value.0,
+        cpu: file.cpu.value.0,
+    }
+}
+
+/// Those of an agent.
+pub(super) fn agent_soft_limits(file: &AgentSoftLimitsFile) -> SoftLimits {
     SoftLimits {
         files: file.files.value.0,
         memory: file.memory.value.0,

@@ -4,6 +4,7 @@
 
 pub(crate) mod client;
 pub(crate) mod culprits;
+pub(crate) mod greedy;
 pub(crate) mod moving;
 pub(crate) mod published;
 pub(crate) mod scene;
@@ -39,6 +40,11 @@ impl Process {
         let name = format!("{command:?}");
         let started = command.spawn();
         Self(started.unwrap_or_else(|error| panic!("{name}: {error}")))
+    }
+
+    /// Where it reads from, if that is a pipe.
+    pub(crate) fn input(&mut self) -> &mut impl Write {
+        self.0.stdin.as_mut().expect("its input is a pipe")
     }
 
     pub(crate) fn is_running(&mut self) -> bool {

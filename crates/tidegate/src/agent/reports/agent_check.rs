@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use tidegate_core::policy::weighted_share;
-use tidegate_node::report::agent_check::{AtLimit, QUESTION_BYTES_MAX, Question, answer};
+use tidegate_node::report::agent_check::{QUESTION_BYTES_MAX, Question, answer};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::SharedLoad;
 use super::door::Door;
+use crate::config::AgentCheckReport;
 
 /// For a question, which comes with the connection: balancers that have none send nothing, and their patience is
 /// `agent-inter`. One that comes later is not looked at.
@@ -18,15 +19,17 @@ const QUESTION_WAIT: Duration = Duration::from_millis(10);
 const ANSWER_WAIT: Duration = Duration::from_secs(2);
 
 /// Answers until the task is dropped.
-pub(super) async fn serve(door: Door, weights: [f32; 3], load: SharedLoad) {
+pub(super) async fn serve(door: Door, report: AgentCheckReport, load: SharedLoad) {
     loop {
         let (mut stream, seat) = door.next().await;
         let load = load.clone();
         tokio::spawn(async move {
             let question = question(&mut stream).await;
             let own = load.lock().own.load();
-            let share = weighted_share(weights, [own.utilization, own.memory, own.files]);
-            let line = answer(share, None, AtLimit::Least, question);
+            let shares = [own.utilization, own.memory, own.files];
+            let share = weighted_share(report.weights, shares);
+            let crossed = load.crossing.borrow().map(|it| it.to_string());
+            let line = answer(share, crossed.as_deref(), report.at_limit, question);
             // What breaks off or stands still costs its own connection only: the balancer asks again.
             timeout(ANSWER_WAIT, say(&mut stream, line)).await.ok();
             drop(seat);

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use tidegate_node::report::agentx::{HEADER_BYTES, Header, Session, Step};
-use tidegate_node::report::mib::Snapshot;
+use tidegate_node::report::mib::{Snapshot, trap};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{sleep, timeout};
@@ -87,18 +87,27 @@ impl Subagent {
         let description = format!("Tidegate agent of {}", self.node);
         let (mut session, open) = Session::open(&description);
         in_time(stream.write_all(&open)).await?;
+        let mut crossing = self.load.crossing.subscribe();
         loop {
             let wait = if *registered { PING_AFTER } else { PATIENCE };
             let mut head = [0; HEADER_BYTES];
-            // One byte first: a header that came in part would be lost by a time that is over.
-            match timeout(wait, stream.read_exact(&mut head[..1])).await {
-                Ok(read) => read?,
-                Err(_) if !*registered => return Ok("it does not answer".into()),
-                Err(_) => {
-                    in_time(stream.write_all(&session.ping())).await?;
-                    in_time(stream.read_exact(&mut head[..1])).await?
+            // One byte first: a header that came in part would be lost to what else happens.
+            tokio::select! {
+                read = stream.read_exact(&mut head[..1]) => { read?; }
+                Ok(()) = crossing.changed(), if *registered => {
+                    let crossed = crossing.borrow_and_update().is_some();
+                    let bytes = session.notify(&trap(crossed), &self.values().of_trap());
+                    in_time(stream.write_all(&bytes)).await?;
+                    continue;
                 }
-            };
+                () = sleep(wait) => {
+                    if !*registered {
+                        return Ok("it does not answer".into());
+                    }
+                    in_time(stream.write_all(&session.ping())).await?;
+                    in_time(stream.read_exact(&mut head[..1])).await?;
+                }
+            }
             in_time(stream.read_exact(&mut head[1..])).await?;
             let header = Header::parse(&head).map_err(garbled)?;
             let mut payload = vec![0; header.length];
@@ -119,7 +128,8 @@ impl Subagent {
 
     fn values(&self) -> Snapshot {
         let load = self.load.lock();
-        Snapshot::of(&self.node, &load.own, &load.cpus)
+        let crossing = self.load.crossing.borrow().map(|it| it.to_string());
+        Snapshot::of(&self.node, &load.own, &load.cpus, crossing.as_deref())
     }
 }
 

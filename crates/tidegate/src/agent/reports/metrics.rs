@@ -140,6 +140,7 @@ fn scale(unit: FieldUnit) -> f64 {
 #[cfg(test)]
 mod tests {
     use tidegate_core::record::{LoadRecord, Sources};
+    use tidegate_core::topology::SoftLimits;
 
     use super::*;
 
@@ -193,7 +194,7 @@ mod tests {
 
     #[test]
     fn only_metrics_are_served() {
-        let load = SharedLoad::default();
+        let load = SharedLoad::new(SoftLimits::default());
         assert_eq!(asked(&load, Method::GET, "/").status(), 404);
         assert_eq!(asked(&load, Method::POST, "/metrics").status(), 405);
         assert_eq!(asked(&load, Method::GET, "/metrics?x").status(), 200);

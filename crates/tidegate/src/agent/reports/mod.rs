@@ -12,11 +12,16 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tidegate_core::director::SoftLimitWatch;
+use tidegate_core::load::NodeLoad;
 use tidegate_core::record::LoadRecord;
+use tidegate_core::time::Timestamp;
+use tidegate_core::topology::{Crossing, SoftLimits};
 use tidegate_node::CpuLines;
 use tidegate_node::report::OwnLoad;
 use tidegate_remote::udp::Network;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 use crate::config::Reports;
 use crate::failure::Failure;
@@ -29,26 +34,66 @@ pub(super) const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 /// Wait after a failed accept: mostly too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Balancers ask each two seconds or so: HAProxy's default. What is sent to the node now shows so late.
+const ASKED_EVERY: Duration = Duration::from_secs(2);
+
 /// The load, for all reports.
-#[derive(Clone, Debug, Default)]
-pub(super) struct SharedLoad(Arc<Mutex<Load>>);
+#[derive(Clone, Debug)]
+pub(super) struct SharedLoad {
+    load: Arc<Mutex<Load>>,
+    /// How the node came over a soft limit, if it is over one.
+    crossing: Arc<watch::Sender<Option<Crossing>>>,
+}
 
 #[derive(Debug, Default)]
 struct Load {
     own: OwnLoad,
     cpus: CpuLines,
+    limits: SoftLimits,
+    watch: SoftLimitWatch,
 }
 
 impl SharedLoad {
-    /// Takes a sample in.
-    pub(super) fn note(&self, (record, cpus): (LoadRecord, CpuLines)) {
+    pub(super) fn new(limits: SoftLimits) -> Self {
+        let load = Load {
+            limits,
+            ..Load::default()
+        };
+        Self {
+            load: Arc::new(Mutex::new(load)),
+            crossing: Arc::new(watch::Sender::new(None)),
+        }
+    }
+
+    /// Takes a sample in; an event, if a soft limit was crossed or is crossed no more.
+    pub(super) fn note(
+        &self,
+        (record, cpus): (LoadRecord, CpuLines),
+    ) -> Option<(&'static str, String)> {
         let mut load = self.lock();
         load.own.note(&record);
         load.cpus = cpus;
+        let now = Timestamp::from_nanos(record.t_ns);
+        let own = NodeLoad {
+            observed_at: now,
+            ..load.own.load()
+        };
+        let limits = load.limits;
+        load.watch.on_load(&limits, Some(&own), ASKED_EVERY, now);
+        let crossing = load.watch.crossing();
+        let before = self.crossing.send_replace(crossing);
+        match (before, crossing) {
+            (None, Some(crossing)) => Some(("soft_limit_crossed", crossing.to_string())),
+            (Some(_), None) => {
+                let text = "over no soft limit any more".to_owned();
+                Some(("soft_limit_cleared", text))
+            }
+            _ => None,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Load> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.load.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -65,7 +110,7 @@ pub(super) fn start(
         let (listener, at) = listen("agent_check", report.listen)?;
         said.push(format!("Agent checks are answered at {at}."));
         let door = Door::new(listener, allow);
-        tokio::spawn(agent_check::serve(door, report.weights, load.clone()));
+        tokio::spawn(agent_check::serve(door, report, load.clone()));
     }
     if let Some(listen_at) = reports.metrics {
         let (listener, at) = listen("metrics", listen_at)?;
