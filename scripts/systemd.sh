@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the units of contrib/systemd under a real systemd: start, reload, upgrade, crash, stop.
+# Runs the units of contrib/systemd under a real systemd: start, reload, upgrade, crash, stop; and the hooks of docs/moves.md.
 # usage: scripts/systemd.sh PROGRAM
 # Ends with 77 and a reason where no systemd can run. It is the first process of namespaces of its own, and sees of this
 # machine only programs and libraries, which it cannot change.
@@ -46,6 +46,11 @@ if [ "${3:-}" = boot ]; then
   printf 'passwd: files systemd\ngroup: files systemd\nhosts: files\n' >etc/nsswitch.conf
   tr -d - </proc/sys/kernel/random/uuid >etc/machine-id
   cp "$units"/*.service etc/systemd/system/
+  if [ -d /etc/nginx ]; then
+    cp -a /etc/nginx etc/
+    rm -f etc/nginx/sites-enabled/*
+    mkdir -p var/log/nginx var/lib/nginx
+  fi
   cat >etc/systemd/system/node.service <<'UNIT'
 [Service]
 DynamicUser=yes
@@ -235,7 +240,95 @@ printf '[Socket]\nListenStream=127.0.0.1:80\n' | inside tee /etc/systemd/system/
 inside systemctl daemon-reload
 inside systemctl start tidegate.socket
 is ActiveState inactive || failed "a socket unit starts it before there is a client"
-answers && is ActiveState active || failed "a client of the socket unit gets no answer"
+active() { is ActiveState active; }
+answers && within active || failed "a client of the socket unit gets no answer"
 inside systemctl restart tidegate && answers || failed "it does not restart with a socket unit"
 inside systemctl stop tidegate.socket tidegate || failed "it does not stop with a socket unit"
 step "started by a client of its socket unit"
+
+# An agent whose hook has systemd test nginx and reload it: docs/moves.md, word for word.
+if [ ! -x /usr/sbin/nginx ] || [ ! -d /etc/nginx ]; then
+  step "no hooks: nginx is not installed"
+  exit 0
+fi
+write() { inside tee "$1" >/dev/null; }
+master=/etc/tidegate/master.key
+for node in b2 s1; do tidegate key derive --master $master $node -o /etc/tidegate/$node.key >/dev/null; done
+write /etc/systemd/system/nginx-test.service <<'UNIT'
+[Service]
+Type=oneshot
+ExecStart=/usr/sbin/nginx -t
+UNIT
+inside mkdir -p /etc/systemd/system/tidegate-agent.service.d
+write /etc/systemd/system/tidegate-agent.service.d/hooks.conf <"$units/tidegate-agent-hooks.conf"
+{
+  cat <<'FILE'
+[agent]
+listen = "0.0.0.0:9901"
+key_file = "/run/credentials/tidegate-agent.service/node.key"
+[agent.moves]
+port = 8080
+state = "/var/lib/tidegate-agent"
+FILE
+  for site in blog shop; do
+    cat <<FILE
+[[agent.moves.site]]
+name = "$site"
+template = "vhost.template"
+target = "/etc/nginx/sites-enabled/tidegate.conf"
+commands = [["/usr/bin/systemctl", "start", "nginx-test"], ["/usr/bin/systemctl", "reload", "nginx"]]
+timeout = "10s"
+FILE
+  done
+} | write /etc/tidegate/agent.toml
+vhost='server { listen 127.0.0.1:8080; location / { return 200 "{site}"; } }'
+echo "$vhost" | write /etc/tidegate/vhost.template
+echo "${vhost/\{site\}/blog}" | write /etc/nginx/sites-enabled/tidegate.conf
+{
+  cat <<'FILE'
+[load]
+key_file = "/run/credentials/tidegate.service/master.key"
+[[listener]]
+address = "127.0.0.1:80"
+[reconfigure]
+enabled = true
+engine = "region"
+home = "udp://127.0.0.1:9901"
+home_key_name = "n1"
+drain = "5s"
+hook = "20s"
+FILE
+  for site in blog shop; do
+    printf '[[site]]\nname = "%s"\nhosts = ["%s.example"]\nnodes = { min = 1 }\n' $site $site
+  done
+  printf '[[node]]\nname = "%s"\nsite = "%s"\naddress = "%s"\nload = { transport = "udp", address = "127.0.0.1:%s" }\n' \
+    n1 blog 127.0.0.1:8080 9901 b2 blog 127.0.0.1:8000 9902 s1 shop 127.0.0.1:8000 9903
+} | write /etc/tidegate/tidegate.toml
+inside systemctl daemon-reload
+inside systemctl restart tidegate-agent || failed "an agent with hooks does not start"
+port=9902
+for node in b2 s1; do
+  inside systemd-run --quiet --unit=agent-$node /usr/local/bin/tidegate agent --listen 127.0.0.1:$port --key-file /etc/tidegate/$node.key
+  port=$((port + 1))
+done
+inside systemctl start nginx || failed "nginx does not start"
+inside systemctl start tidegate || failed "a front-end with moves does not start"
+unmoved() {
+  inside journalctl --no-pager --unit tidegate-agent --unit nginx --unit nginx-test >&2
+  tidegate moves >&2
+  failed "$@"
+}
+ready() { tidegate move n1 shop --dry-run; }
+within ready || unmoved "no node can be moved: $(ready 2>&1)"
+serves() { [ "$(inside curl --silent --fail http://127.0.0.1:8080/)" = "$1" ]; }
+serves blog || unmoved "nginx does not serve the blog"
+tidegate move n1 shop >/dev/null || unmoved "a node does not move"
+within serves shop || unmoved "the hook does not set nginx up for the shop"
+step "moved: systemd has tested and reloaded nginx"
+
+echo "${vhost/location/nonsense}" | write /etc/tidegate/vhost.template
+! said=$(tidegate move n1 blog 2>&1) || unmoved "a node moves though nginx refuses its file"
+[[ $said == *"its hook failed with exit code 1: it is back at shop"* ]] || unmoved "a hook that fails is not said: $said"
+serves shop || unmoved "nginx does not serve the shop any more"
+inside systemctl reload nginx || unmoved "nginx's file is not what it was"
+step "not moved: nginx refuses the file, and serves on as before"

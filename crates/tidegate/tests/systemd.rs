@@ -1,4 +1,5 @@
-//! The units of `contrib/systemd` under a real systemd, in namespaces of its own: `scripts/systemd.sh` has the steps.
+//! The units of `contrib/systemd` under a real systemd, and an agent whose hook has systemd reload nginx, in namespaces of their own:
+//! `scripts/systemd.sh` has the steps.
 
 #![allow(clippy::print_stdout, reason = "a test that cannot run says why")]
 
@@ -21,8 +22,12 @@ fn the_units_do_what_they_say_under_systemd() {
     }
     let steps = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{steps}{said}");
+    if steps.ends_with("systemd: no hooks: nginx is not installed\n") {
+        println!("SKIPPED: nginx is not installed: no hooks");
+        return;
+    }
     assert!(
-        steps.ends_with("systemd: started by a client of its socket unit\n"),
+        steps.ends_with("nginx refuses the file, and serves on as before\n"),
         "{steps}"
     );
 }
