@@ -1,11 +1,14 @@
 //! A node with a real server that its agent sets up for the site that it is to serve. With nginx: a hook that fails, one that ends
-//! well, and an agent that is killed while one runs; with Apache: there and back. Requests go on all the while, and each is
-//! answered by its own site.
+//! well, and an agent that is killed while one runs, also where the kernel keeps the node's words and answers for it; with Apache:
+//! there and back. Requests go on all the while, and each is answered by its own site.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+#[path = "../../remote/tests/support/namespaces.rs"]
+#[expect(dead_code, reason = "its other users use the rest")]
+mod namespaces;
 mod support;
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,8 +16,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
+use namespaces::{Hosts, NODE_V4};
 use support::{
-    Agent, FrontEnd, Process, eventually, free_address, master_key, nginx, node_key, request,
+    Agent, FrontEnd, Process, eventually, free_address_at, master_key, nginx, node_key, request,
     signal, tidegate,
 };
 
@@ -92,8 +96,8 @@ impl Server {
     }
 
     /// In the foreground.
-    fn start(self, root: &str) -> Process {
-        let mut command = Command::new(self.program().unwrap());
+    fn start(self, root: &str, host: &Host) -> Process {
+        let mut command = host.command(self.program().unwrap());
         command.args(self.arguments(root));
         if let Self::Apache = self {
             command.arg("-DFOREGROUND");
@@ -102,8 +106,42 @@ impl Server {
     }
 }
 
+/// Where a node is.
+#[derive(Clone)]
+struct Host {
+    ip: IpAddr,
+    /// Of the network, by name; none: the test's own.
+    namespace: Option<String>,
+    /// More lines of `[agent]`.
+    agent: String,
+}
+
+impl Host {
+    /// The test's own, and addresses of it.
+    fn own() -> (Self, [SocketAddr; 2]) {
+        let host = Self {
+            ip: Ipv4Addr::LOCALHOST.into(),
+            namespace: None,
+            agent: String::new(),
+        };
+        let free = [free_address_at(host.ip), free_address_at(host.ip)];
+        (host, free)
+    }
+
+    /// A program there.
+    fn command(&self, program: &str) -> Command {
+        let Some(name) = &self.namespace else {
+            return Command::new(program);
+        };
+        let mut command = Command::new("nsenter");
+        command.args([&format!("--net=/run/netns/{name}"), "--", program]);
+        command
+    }
+}
+
 /// A server that serves one site at a time, and its agent.
 struct Node {
+    host: Host,
     folder: PathBuf,
     address: SocketAddr,
     agent_address: SocketAddr,
@@ -113,10 +151,16 @@ struct Node {
 }
 
 impl Node {
-    fn start(folder: &Path, master: &Path, kind: Server, name: &str, site: &str) -> Self {
+    /// At addresses of its host that are free.
+    fn start(
+        folder: &Path,
+        master: &Path,
+        kind: Server,
+        (name, site): (&str, &str),
+        (host, [address, agent_address]): (Host, [SocketAddr; 2]),
+    ) -> Self {
         let key = node_key(master, name);
         let folder = folder.join(name);
-        let (address, agent_address) = (free_address(), free_address());
         for site in SITES {
             let root = folder.join("www").join(site);
             std::fs::create_dir_all(&root).unwrap();
@@ -147,9 +191,10 @@ impl Node {
         ] {
             mode(&folder.join(path), bits);
         }
-        let server = kind.start(&root);
+        let server = kind.start(&root, &host);
         eventually("the server listens", || TcpStream::connect(address).ok());
         let mut node = Self {
+            host,
             folder,
             address,
             agent_address,
@@ -165,10 +210,11 @@ impl Node {
     fn write_agent(&self, key: &Path) {
         let root = self.folder.display();
         let mut text = format!(
-            "[agent]\nlisten = \"{}\"\nkey_file = \"{}\"\ninterval = \"10ms\"\nrealtime = false\n\
+            "[agent]\nlisten = \"{}\"\nkey_file = \"{}\"\ninterval = \"10ms\"\nrealtime = false\n{}\
              [agent.moves]\nport = {}\nstate = \"state\"\n",
             self.agent_address,
             key.display(),
+            self.host.agent,
             self.address.port()
         );
         let mut reload = vec![
@@ -191,7 +237,7 @@ impl Node {
             .create(true)
             .append(true)
             .open(self.folder.join("agent.log"));
-        let mut command = tidegate();
+        let mut command = self.host.command(env!("CARGO_BIN_EXE_tidegate"));
         command
             .arg("agent")
             .arg("-c")
@@ -225,6 +271,11 @@ struct Scene {
 
 impl Scene {
     fn start(name: &str, kind: Server) -> Self {
+        Self::start_at(name, kind, NODES.map(|_| Host::own()))
+    }
+
+    /// With nodes on these hosts, at these addresses of them.
+    fn start_at(name: &str, kind: Server, hosts: [(Host, [SocketAddr; 2]); 3]) -> Self {
         // Not below the build's folder: others may be able to write to a folder above it.
         let folder = std::env::temp_dir().join(format!("tidegate-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
@@ -233,7 +284,8 @@ impl Scene {
         let home = Agent::start(&node_key(&master, "home"));
         let nodes: Vec<_> = NODES
             .into_iter()
-            .map(|(name, site)| Node::start(&folder, &master, kind, name, site))
+            .zip(hosts)
+            .map(|(node, host)| Node::start(&folder, &master, kind, node, host))
             .collect();
         let mut text = format!(
             "[cluster]\nfront_ends = 2\n[load]\nkey_file = \"{}\"\ninterval = \"10ms\"\nrealtime = false\n\
@@ -473,6 +525,68 @@ fn killed_while_its_hook_runs(scene: &mut Scene) {
     });
     let generation = |run: &str| run.split(' ').next().unwrap().to_owned();
     assert_ne!(generation(cut), generation(again), "once per generation");
+}
+
+/// A second host for the last node; none where the kernel cannot answer, and why.
+fn second_host() -> Result<Hosts, String> {
+    let is_described = Path::new("/sys/kernel/btf/vmlinux").exists();
+    if !rustix::process::geteuid().is_root() || !is_described {
+        return Err("it takes root and a kernel that describes itself".into());
+    }
+    let hosts = Hosts::new()?;
+    let up = ["link", "set", "lo", "up"];
+    hosts.at_front(|| hosts.ip(&up))?;
+    hosts.at_node(|| hosts.ip(&up))?;
+    Ok(hosts)
+}
+
+#[test]
+fn a_node_whose_words_the_kernel_keeps_is_set_up_and_outlives_its_agent() {
+    if nginx().is_none() {
+        println!("SKIPPED: nginx is not installed");
+        return;
+    }
+    match second_host() {
+        Ok(hosts) => hosts.at_front(|| {
+            for rung in ["xdp_generic", "tc"] {
+                moved_by_the_kernels_words(&hosts, rung);
+            }
+        }),
+        Err(why) => println!("SKIPPED: {why}"),
+    }
+}
+
+/// The last node is on the second host, whose network interface answers reads and swaps of its words.
+fn moved_by_the_kernels_words(hosts: &Hosts, rung: &str) {
+    let there = Host {
+        ip: NODE_V4.parse().unwrap(),
+        namespace: Some(hosts.node().to_owned()),
+        agent: format!("rungs = [\"{rung}\"]\n"),
+    };
+    let free = hosts.at_node(|| [free_address_at(there.ip), free_address_at(there.ip)]);
+    let name = format!("moves-{rung}");
+    let nodes = [Host::own(), Host::own(), (there, free)];
+    let mut scene = Scene::start_at(&name, Server::Nginx, nodes);
+    let (enough, asked) = (Arc::default(), Arc::default());
+    let askers = [&scene.front_end, &scene.other].map(|it| ask_on(it.address, &enough, &asked));
+    eventually("words have begun, and agents follow them", || {
+        scene.move_to("shop", &["--dry-run"]).0.then_some(())
+    });
+    let log = std::fs::read_to_string(scene.folder.join("one/front-end.log")).unwrap();
+    let read = format!("node b2: load is read by {rung}\n");
+    assert!(log.contains(&read), "{log}");
+    for to in ["shop", "blog", "shop"] {
+        let (moved, said) = scene.move_to(to, &[]);
+        assert!(moved, "{said}");
+        eventually("b2 serves its new site", || scene.serves(to).then_some(()));
+    }
+    assert_eq!(scene.last().runs().len(), 3);
+    killed_while_its_hook_runs(&mut scene);
+    enough.store(true, Ordering::Relaxed);
+    for asker in askers {
+        asker.join().unwrap();
+    }
+    assert!(asked.load(Ordering::Relaxed) > MANY);
 }
 
 #[test]
