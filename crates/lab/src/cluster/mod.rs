@@ -23,6 +23,7 @@ mod ending;
 mod error;
 mod group;
 mod guard;
+mod host;
 mod keys;
 mod loopback;
 mod mode;
@@ -43,6 +44,7 @@ use std::time::Duration;
 pub use error::ClusterError;
 pub use group::PERIOD_US;
 pub use guard::Guard;
+pub use host::Host;
 pub use keys::KeyAt;
 pub use name::Owner;
 pub use place::Place;
@@ -191,6 +193,14 @@ impl Cluster {
         match &self.machines {
             Machines::Real(real) => real.aside(name, cpu),
             Machines::Emulated(_) => Err(ClusterError::Loopback("a control group of its own")),
+        }
+    }
+
+    /// A host apart from the front, on the same network and CPU, whose cable can be pulled. Loopback mode has none.
+    pub fn host(&self) -> Result<Host, ClusterError> {
+        match &self.machines {
+            Machines::Real(real) => real.host(),
+            Machines::Emulated(_) => Err(ClusterError::Loopback("a host of its own")),
         }
     }
 

@@ -41,6 +41,11 @@ const FIRST_NODE: u8 = 10;
 /// Where the front-ends are.
 pub(crate) const FRONT: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 
+/// The bridge's port to a node.
+fn port(node: usize) -> String {
+    format!("v{node}")
+}
+
 /// A node's address.
 pub(crate) fn address(node: usize) -> Result<Ipv4Addr, ClusterError> {
     if node >= NODES_MAX {
@@ -154,9 +159,17 @@ impl Network {
         name: &str,
     ) -> Result<Namespace, ClusterError> {
         let made = Namespace::make(stem, name)?;
-        self.bridge.cable(&format!("v{node}"), &made)?;
+        self.bridge.cable(&port(node), &made)?;
         made.start(INTERFACE, address(node)?)?;
         Ok(made)
+    }
+
+    /// Pulls the cable of the node of this number, or plugs it in.
+    pub(crate) fn plug(&self, node: usize, is_in: bool) -> Result<(), ClusterError> {
+        let state = if is_in { "up" } else { "down" };
+        self.bridge
+            .ip(&["link", "set", &port(node), state])
+            .map(drop)
     }
 
     /// Whether the bridge is a switch of its own.

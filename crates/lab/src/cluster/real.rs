@@ -17,8 +17,8 @@ use super::name::{Owner, Stem};
 use super::network::{self, Namespace, Network};
 use super::plan::{CLIENTS, FRONT};
 use super::{
-    AgentAt, AgentPlan, ClusterError, ClusterPlan, KeyAt, LoadAt, Node, NodePlan, Place, Placed,
-    Process, ending, servers, sweep,
+    AgentAt, AgentPlan, ClusterError, ClusterPlan, Host, KeyAt, LoadAt, Node, NodePlan, Place,
+    Placed, Process, ending, servers, sweep,
 };
 
 /// The place of a switch.
@@ -225,6 +225,12 @@ impl Machines {
             cpu: pin(cpu, "front-ends", &mut Vec::new()),
             ..self.front.clone()
         })
+    }
+
+    pub(super) fn host(&self) -> Result<Host, ClusterError> {
+        let _passage = ending::pass();
+        let nodes = self.machines.len();
+        Host::make(&self.sweeper.0, &self.network, nodes, &self.front)
     }
 
     pub(super) fn nodes(&self) -> Vec<Node> {

@@ -69,6 +69,7 @@ pub const ALL: &[&Experiment] = &[
     &changes::node_utilization::EXPERIMENT,
     &changes::move_latency::EXPERIMENT,
     &changes::move_safety::EXPERIMENT,
+    &changes::move_faults::EXPERIMENT,
     &admission::response::EXPERIMENT,
     &admission::instant::EXPERIMENT,
     &admission::qos::EXPERIMENT,

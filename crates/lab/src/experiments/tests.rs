@@ -9,8 +9,9 @@ use super::{ALL, Scale, find};
 /// What a whole run may take; some need more requests or more arms than the others.
 const FULL_MAX: Duration = Duration::from_secs(600);
 const LONG_MAX: Duration = Duration::from_secs(900);
-const LONG: [&str; 5] = [
+const LONG: [&str; 6] = [
     "burst-length",
+    "move-faults",
     "poll-interval",
     "tail",
     "admission-goodput",
@@ -40,6 +41,7 @@ fn every_experiment_of_the_papers_and_of_the_design_is_there() {
         "node-utilization",
         "move-latency",
         "move-safety",
+        "move-faults",
         "admission",
         "admission-instant",
         "qos",

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::cluster::Place;
+use crate::cluster::{ClusterError, Place};
 
 use super::layout::Site;
 use super::ready::exchange;
@@ -56,12 +56,17 @@ impl FrontEnd {
     /// # Errors
     /// If it says that it does not, or if the program cannot.
     pub fn move_node(&self, place: &Place, node: &str, site: &str) -> Result<(), FrontError> {
-        let body = serde_json::json!({ "node": node, "site": site }).to_string();
         let done = match self.admin {
-            Some(admin) => place.inside(|| order(admin, "POST /api/moves", &body))?,
+            Some(admin) => move_node(place, admin, node, site)?,
             None => Err("the lab has no way to change it while it runs".into()),
         };
         done.map_err(|why| self.unchanged(why))
+    }
+
+    /// Has all its threads stand still, or go on.
+    pub fn stand_still(&self, stands: bool) {
+        let signal = if stands { Signal::STOP } else { Signal::CONT };
+        self.process.signal(signal);
     }
 
     fn change(&self, place: &Place, words: &str) -> Result<(), FrontError> {
@@ -90,6 +95,20 @@ impl FrontEnd {
         let process = process.ok_or("it has no process number")?;
         kill_process(process, signal).map_err(|error| error.to_string())
     }
+}
+
+/// Has the Tidegate with this interface have a node serve another site; `place` is where it runs. What it says if it does not.
+///
+/// # Errors
+/// If the place cannot be entered.
+pub fn move_node(
+    place: &Place,
+    admin: SocketAddr,
+    node: &str,
+    site: &str,
+) -> Result<Result<(), String>, ClusterError> {
+    let body = serde_json::json!({ "node": node, "site": site }).to_string();
+    place.inside(|| order(admin, "POST /api/moves", &body))
 }
 
 /// Asks an admin interface to do something; what it says if it does not.

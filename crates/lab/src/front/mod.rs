@@ -32,12 +32,13 @@ use serde_json::Value;
 use crate::cluster::{Cluster, ClusterError, Mode, Place, Process};
 
 pub use agent_check::{AgentCheckArgs, run as agent_check};
+pub use change::move_node;
 pub use envoy::EnvoyFilter;
 pub use haproxy::HaproxyBalance;
 pub use layout::{Discovered, Layout, Load, Server, Site};
 pub use nginx::NginxBalance;
 pub use ready::answers;
-pub use start::{helpers, server, start, start_many, start_to_change, start_under};
+pub use start::{helpers, server, start, start_many, start_one_of, start_to_change, start_under};
 pub use throttle::report;
 pub use tidegate::{Moving, Throttled, TidegateArm};
 

@@ -100,6 +100,24 @@ pub fn start_many(
         .collect()
 }
 
+/// One of several processes of a front-end, which may be elsewhere.
+///
+/// # Errors
+/// As [`start`].
+pub fn start_one_of(
+    place: &Place,
+    kind: &FrontKind,
+    sites: &[SiteTargets],
+    cluster: &Cluster,
+    front_ends: u32,
+) -> Result<FrontEnd, FrontError> {
+    let starter = Starter {
+        front_ends,
+        ..Starter::new(place, kind, sites_of(kind, sites, cluster)?, cluster)
+    };
+    starter.spawn(starter.ports(1)?[0])?.ready(&starter)
+}
+
 /// Where a front-end and its own interface listen.
 type Ports = [SocketAddr; 2];
 

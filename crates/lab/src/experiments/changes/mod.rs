@@ -1,5 +1,5 @@
 //! Front-ends that change while they run: `reload` gives them other servers, `upgrade` another process, `discovery` has them
-//! find their servers, `burst-length`, `node-utilization`, `move-latency` and `move-safety` have them move nodes between sites.
+//! find their servers, `burst-length`, `node-utilization`, `move-latency`, `move-safety` and `move-faults` have them move nodes between sites.
 //!
 //! ```text
 //! CPU 0   front-end, load generators, those that change it
@@ -16,6 +16,8 @@ pub(super) mod burst_length;
 mod burst_runs;
 pub(super) mod discovery;
 mod etcd;
+mod front_end_faults;
+pub(super) mod move_faults;
 pub(super) mod move_latency;
 pub(super) mod move_safety;
 mod moves_seen;
@@ -25,9 +27,11 @@ mod orders;
 pub(super) mod reload;
 mod reply;
 mod service;
+mod shared_words;
 mod shuffle;
 mod tunnels;
 pub(super) mod upgrade;
+mod words_seen;
 
 use std::ops::Range;
 use std::time::Duration;

@@ -25,7 +25,7 @@ use tidegate_core::stats::quantile_of_sorted;
 use tidegate_remote::clock;
 
 use crate::cluster::{AgentPlan, Cluster, LoadAt};
-use crate::front::{self, FrontEnd, FrontError, FrontKind, SiteTargets, TidegateArm};
+use crate::front::{self, FrontEnd, FrontError, FrontKind, TidegateArm};
 use crate::results::Axis;
 
 use super::super::judge::{at_least, at_most, median};
@@ -35,7 +35,7 @@ use super::super::{Experiment, ExperimentError, Lab, Scale, arms, drive};
 use super::burst_clients::{AskedFile, BurstPlan, BurstResult, BurstRun};
 use super::etcd::{self, Etcd};
 use super::moves_seen::{MovesSeen, SeenMove, ms};
-use super::orders::{BOUNDS, EACH, Orders, SITES, light_load};
+use super::orders::{BOUNDS, EACH, Orders, SITES, light_load, site_targets};
 use super::{
     CLUSTER, Changed, ChangesExperiment, Figures, ROUNDS, SET_UP, WARM_UP, load_figures, moving,
     site,
@@ -179,11 +179,7 @@ impl<'a> Scene<'a> {
         if let Some(moving) = changed.moving_mut() {
             moving.keys = format!("{home}moves_max = 1000\n{more}");
         }
-        let sites = SITES.iter().enumerate().map(|(place, name)| SiteTargets {
-            name: (*name).into(),
-            nodes: (place * EACH..(place + 1) * EACH).collect(),
-        });
-        let sites: Vec<_> = sites.collect();
+        let sites = site_targets();
         let (place, count) = (cluster.front(), engine.front_ends());
         let fronts = front::start_many(place, &changed.arm.kind, &sites, cluster, count)?;
         Ok(Self {
@@ -214,7 +210,7 @@ impl<'a> Scene<'a> {
 }
 
 /// `home` of `[reconfigure]`: the first node's region of this agent.
-fn region(cluster: &Cluster, agent: &str) -> Result<String, ExperimentError> {
+pub(super) fn region(cluster: &Cluster, agent: &str) -> Result<String, ExperimentError> {
     let first = cluster.nodes().first();
     let mut agents = first.into_iter().flat_map(|node| &node.agents);
     let found = agents.find(|it| it.name == agent);

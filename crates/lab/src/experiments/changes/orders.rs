@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tidegate_core::prng::Prng;
 
-use crate::front::Site;
+use crate::front::{Site, SiteTargets};
 use crate::load::{LoadPlan, Pacing, Requests, Stream};
 
 use super::super::workload;
@@ -29,6 +29,15 @@ pub(super) const THINK: Duration = Duration::from_millis(100);
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Of the moves: the same for all rounds.
 const SEED: u64 = 1;
+
+/// The sites with the nodes that they have at first, for front-ends that share them.
+pub(super) fn site_targets() -> Vec<SiteTargets> {
+    let sites = SITES.iter().enumerate().map(|(place, name)| SiteTargets {
+        name: (*name).into(),
+        nodes: (place * EACH..(place + 1) * EACH).collect(),
+    });
+    sites.collect()
+}
 
 /// Which node goes to which site next.
 pub(super) struct Orders {
