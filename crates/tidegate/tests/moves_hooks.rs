@@ -331,6 +331,13 @@ impl Scene {
         (done.status.success(), String::from_utf8(text).unwrap())
     }
 
+    /// What `tidegate moves` says.
+    fn moves(&self) -> String {
+        let admin = self.front_end.admin.to_string();
+        let said = tidegate().args(["moves", "--admin", &admin]).output();
+        String::from_utf8(said.unwrap().stdout).unwrap()
+    }
+
     /// Moves the last node, and does not wait.
     fn moving_to(&self, site: &str) -> Child {
         let admin = self.front_end.admin.to_string();
@@ -471,6 +478,10 @@ fn moved_again_after_its_hook_was_not_undone(scene: &Scene) {
     let (moved, said) = scene.move_to("blog", &[]);
     assert!(!moved && said.contains("exit code 3"), "{said}");
     assert!(!scene.is_asked(), "its servers may be set up for neither");
+    let waits = "b2 gets no requests yet: its agent has not said yet that its servers are set up";
+    eventually("that is said", || {
+        scene.moves().contains(waits).then_some(())
+    });
     std::fs::remove_file(&bad).unwrap();
     std::fs::write(&hold, "").unwrap();
     let moving = scene.moving_to("blog");

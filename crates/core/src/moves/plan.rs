@@ -147,6 +147,9 @@ pub enum NoMove {
     /// The node is of that site already.
     #[error("the node is of that site already")]
     OwnSite,
+    /// The node is on its way to that site.
+    #[error("the node is on its way to that site already")]
+    ComesAlready,
     /// Operators keep the node where it is.
     #[error("operators keep the node where it is")]
     Pinned,
@@ -174,6 +177,7 @@ impl NoMove {
             | Self::OldView(_)
             | Self::NotServing
             | Self::OwnSite
+            | Self::ComesAlready
             | Self::OnItsWay => false,
         }
     }
@@ -302,7 +306,10 @@ impl<'a> MoveView<'a> {
         };
         let donor = self.reading(assignment.site)?;
         if assignment.site == wish.receiver {
-            return Err(NoMove::OwnSite);
+            return Err(match assignment.is_serving() {
+                true => NoMove::OwnSite,
+                false => NoMove::ComesAlready,
+            });
         }
         is_free(donor.lock, NoMove::DonorTaken)?;
         self.is_newer(receiver.at.max(donor.at))?;

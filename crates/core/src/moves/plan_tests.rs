@@ -193,6 +193,8 @@ fn the_node_serves_another_site_and_is_not_kept_there() {
     assert_eq!(it.why_not(), NoMove::NotServing);
     it.nodes[2] = read(drains(A, B));
     assert_eq!(it.why_not(), NoMove::NotServing);
+    it.nodes[2] = read(drains(B, A));
+    assert_eq!(it.why_not(), NoMove::ComesAlready);
     it.nodes[2] = read(serves(A));
     assert_eq!(it.why_not(), NoMove::OwnSite);
     it.nodes[2] = read(Assignment {

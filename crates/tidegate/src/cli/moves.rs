@@ -10,7 +10,7 @@ use crate::client::{AdminArgs, Client};
 use crate::failure::Failure;
 use crate::moves::models::{
     FreezeRequest, HeldBackNode, MoveDone, MoveRecord, MoveRequest, MoveUnderWay, MovesSite,
-    MovesStatus,
+    MovesStatus, WaitingNode,
 };
 use crate::output::Output;
 
@@ -149,6 +149,7 @@ fn text(status: &MovesStatus) -> String {
     lines.extend(status.sites.iter().map(site));
     let unfollowed = status.unfollowed.iter();
     lines.extend(unfollowed.map(|it| format!("{} is not moved: {}", it.node, it.why)));
+    lines.extend(status.waiting.iter().map(WaitingNode::text));
     lines.extend(status.held_back.iter().map(HeldBackNode::text));
     lines.extend(status.under_way.iter().map(under_way));
     if status.moves.is_empty() && status.under_way.is_empty() {

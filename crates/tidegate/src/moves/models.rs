@@ -66,6 +66,9 @@ pub(crate) struct MovesStatus {
     /// Nodes that are not moved, as their agents do not follow their words.
     #[serde(default)]
     pub(crate) unfollowed: Vec<UnfollowedNode>,
+    /// Nodes that serve a site by their words and get no requests yet.
+    #[serde(default)]
+    pub(crate) waiting: Vec<WaitingNode>,
     /// Nodes that do not take requests of the site that they have come to, and cannot go back now.
     #[serde(default)]
     pub(crate) held_back: Vec<HeldBackNode>,
@@ -114,6 +117,22 @@ pub(crate) struct UnfollowedNode {
     pub(crate) node: String,
     /// Why.
     pub(crate) why: String,
+}
+
+/// A node that gets no requests yet.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct WaitingNode {
+    /// Its name.
+    pub(crate) node: String,
+    /// Why.
+    pub(crate) why: String,
+}
+
+impl WaitingNode {
+    /// In a sentence.
+    pub(crate) fn text(&self) -> String {
+        format!("{} gets no requests yet: {}", self.node, self.why)
+    }
 }
 
 /// A node that cannot serve its site, and cannot go back.

@@ -14,7 +14,7 @@ use tidegate_core::moves::words::{AgentStatus, AgentStep, Count24, NodeNumber};
 use tidegate_core::time::Timestamp;
 use tidegate_core::units::format_duration;
 
-use super::models::MoveRecord;
+use super::models::{MoveRecord, WaitingNode};
 
 /// A move that is not over.
 #[derive(Clone, Debug)]
@@ -39,8 +39,8 @@ pub(super) struct MovesUnderWay {
     pub(super) by_node: BTreeMap<NodeNumber, BegunMove>,
     /// Nodes that are to be released, by name.
     pub(super) to_release: BTreeSet<String>,
-    /// Those of them that could not be, which was said.
-    pub(super) kept_back: BTreeSet<String>,
+    /// Those of them that could not be, and why, which was said.
+    pub(super) kept_back: BTreeMap<String, String>,
     /// Nodes on their way that could not be withheld, which was said.
     pub(super) kept_in: BTreeSet<String>,
 }
@@ -95,6 +95,17 @@ impl MovesUnderWay {
                 begun.exit_code = Some(failed.exit_code);
             }
         }
+    }
+
+    /// Nodes that are to be released and could not be.
+    pub(super) fn waiting(&self) -> Vec<WaitingNode> {
+        let kept = self.kept_back.iter();
+        let kept = kept.filter(|(node, _)| self.to_release.contains(*node));
+        let waiting = kept.map(|(node, why)| WaitingNode {
+            node: node.clone(),
+            why: why.clone(),
+        });
+        waiting.collect()
     }
 
     /// Whether the move of this number is not over.

@@ -21,7 +21,7 @@ use std::fmt;
 use std::time::Duration;
 
 use data_encoding::BASE64;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tidegate_core::moves::atomics::{HomeWords, WordAtomic};
@@ -52,6 +52,15 @@ impl fmt::Debug for EtcdHome {
         let current = &self.endpoints[self.current];
         write!(out, "etcd at {}", current.server())
     }
+}
+
+/// An answer of etcd has a header: `{}` is none, and not one without keys.
+#[derive(Debug, Deserialize)]
+struct Answer<T> {
+    #[serde(rename = "header")]
+    _header: IgnoredAny,
+    #[serde(flatten)]
+    own: T,
 }
 
 /// A key and its value, both in Base64.
@@ -134,7 +143,9 @@ impl EtcdHome {
         let answer = session.post(target, question, BYTES_MAX, LIMIT);
         let answer = self.runtime.block_on(answer);
         let answer = answer.map_err(|error| error.to_string()).and_then(|bytes| {
-            serde_json::from_slice(&bytes).map_err(|error| format!("not understood: {error}"))
+            let answer = serde_json::from_slice::<Answer<T>>(&bytes);
+            let answer = answer.map_err(|error| format!("not understood: {error}"));
+            answer.map(|it| it.own)
         });
         if answer.is_err() {
             self.current = (self.current + 1) % self.endpoints.len();
@@ -256,5 +267,58 @@ impl Home for EtcdHome {
             WordAtomic::Swap { expected, new, .. } => self.swap(word, expected, new),
         };
         held.map_or(MoveReply::Lost, MoveReply::Held)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// A home whose only endpoint gives this answer to all questions.
+    fn home(answer: &'static str) -> EtcdHome {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (mut stream, mut question) = (stream.unwrap(), [0; 4096]);
+                // One segment of loopback has the whole question.
+                let length = stream.read(&mut question).unwrap();
+                assert!(question[..length].starts_with(b"POST /v3/kv/"));
+                let length = answer.len();
+                write!(
+                    stream,
+                    "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{answer}"
+                )
+                .unwrap();
+            }
+        });
+        let config = EtcdHomeConfig {
+            endpoints: vec![format!("http://{address}").parse().unwrap()],
+            prefix: "tidegate".into(),
+            ca_file: None,
+        };
+        EtcdHome::new(&config).unwrap()
+    }
+
+    #[test]
+    fn an_answer_without_a_header_is_none_of_etcds() {
+        let why = home("{}").read(1).unwrap_err();
+        assert!(
+            why.contains("not understood: missing field `header`"),
+            "{why}"
+        );
+        let swap = WordAtomic::Swap {
+            place: tidegate_core::moves::atomics::WordPlace::Home(CONSTITUTION_WORD),
+            expected: 0,
+            new: 1,
+            born: None,
+        };
+        assert_eq!(home("{}").atomic(CONSTITUTION_WORD, swap), MoveReply::Lost);
+        // That is a home without words.
+        let blank = home(r#"{"header":{"revision":"1"}}"#).read(1).unwrap();
+        assert_eq!((blank.constitution, blank.sites), (0, vec![(0, 0)]));
     }
 }

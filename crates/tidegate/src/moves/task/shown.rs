@@ -62,6 +62,7 @@ impl MovesTask {
         status.trouble = self.trouble.as_ref().map(|it| it.text().to_owned());
         status.sites = sites;
         status.unfollowed = unfollowed.unwrap_or_default();
+        status.waiting = self.under_way.waiting();
         status.held_back = held_back;
         status.under_way = under_way;
         status.moves = self.history.all();

@@ -6,6 +6,10 @@
 use tidegate_core::moves::words::NodeNumber;
 
 use super::MovesTask;
+use crate::moves::models::WaitingNode;
+
+/// Why a node that serves gets no requests.
+const NOT_SET_UP: &str = "its agent has not said yet that its servers are set up";
 
 impl MovesTask {
     /// Nodes that are not on their way any more get requests again.
@@ -17,11 +21,7 @@ impl MovesTask {
                 continue;
             }
             if !self.party.as_ref().is_none_or(|it| it.is_set_up(&node)) {
-                self.keep_back(
-                    node,
-                    "withheld",
-                    "until its agent says that its servers are set up",
-                );
+                self.keep_back(node, "withheld", NOT_SET_UP);
                 continue;
             }
             if let Err(why) = self.cluster.withhold(node.clone(), false).await {
@@ -33,9 +33,15 @@ impl MovesTask {
     }
 
     fn keep_back(&mut self, node: String, event: &str, why: &str) {
-        if self.under_way.kept_back.insert(node.clone()) {
-            let text = format!("node {node} gets no requests yet: {why}");
-            self.output.event(event, &text);
+        let (name, why) = (node.clone(), why.to_owned());
+        let before = self.under_way.kept_back.insert(name, why.clone());
+        if before.is_none() {
+            let waiting = WaitingNode {
+                node: node.clone(),
+                why,
+            };
+            self.output
+                .event(event, &format!("node {}", waiting.text()));
         }
         self.under_way.to_release.insert(node);
     }
