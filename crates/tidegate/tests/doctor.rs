@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Output;
 
 use serde_json::Value;
-use support::{FrontEnd, folder, free_address, tidegate};
+use support::{Agent, FrontEnd, eventually, folder, free_address, master_key, node_key, tidegate};
 
 fn doctor(folder: &Path, listener: SocketAddr, node: SocketAddr, more: &[&str]) -> Output {
     let file = folder.join("tidegate.toml");
@@ -128,4 +128,74 @@ fn without_a_file_the_machine_alone_is_examined() {
     let value: Value = serde_json::from_slice(&ran.stdout).unwrap();
     assert!(!of(&value, "kernel").is_empty(), "{value}");
     assert!(of(&value, "port").is_empty(), "{value}");
+}
+
+#[test]
+fn the_agents_own_port_is_its_own_while_it_runs() {
+    let folder = folder("doctor-agent");
+    let agent = Agent::start(&node_key(&master_key(&folder), "n1"));
+    let file = folder.join(format!("agent-{}.toml", agent.address.port()));
+    let port = |file: &Path| {
+        let mut command = tidegate();
+        let ran = command.args(["doctor", "--json", "-c"]).arg(file).output();
+        let value: Value = serde_json::from_slice(&ran.unwrap().stdout).unwrap();
+        let [port] = of(&value, "port")[..] else {
+            panic!("{value}");
+        };
+        let level = port["level"].as_str().unwrap().to_owned();
+        (level, port["text"].as_str().unwrap().to_owned())
+    };
+    let text = format!(
+        "agent {}: the agent of this file has it, and runs",
+        agent.address
+    );
+    let expected = ("ok".to_owned(), text);
+    eventually("it listens", || (port(&file) == expected).then_some(()));
+    // Another file with the same address is another agent's.
+    let other = folder.join("other.toml");
+    std::fs::copy(&file, &other).unwrap();
+    let (level, text) = port(&other);
+    assert!(
+        level == "warn" && text.contains("a tidegate has it"),
+        "{text}"
+    );
+}
+
+#[test]
+fn each_endpoint_of_an_etcd_that_keeps_words_is_asked() {
+    let folder = folder("doctor-etcd");
+    let closed = [free_address(), free_address()];
+    let home = closed.map(|it| format!("http://{it}")).join(", ");
+    let site = |name: &str| {
+        format!("[[site]]\nname = \"{name}\"\nhosts = [\"{name}\"]\nnodes = {{ min = 1 }}\n")
+    };
+    let node = |site: &str| {
+        format!(
+            "[[node]]\nname = \"{site}-1\"\naddress = \"127.0.0.1:1\"\nsite = \"{site}\"\n\
+             load = {{ transport = \"shm\", path = \"/dev/shm/tidegate-doctor-none\" }}\n"
+        )
+    };
+    let mut text = format!(
+        "[admin]\naddress = \"{}\"\n[[listener]]\naddress = \"{}\"\n[reconfigure]\nenabled = true\nengine = \"etcd\"\nhome = \"{home}\"\n",
+        free_address(),
+        free_address()
+    );
+    for name in ["a", "b"] {
+        text.push_str(&(site(name) + &node(name)));
+    }
+    let file = folder.join("tidegate.toml");
+    std::fs::write(&file, text).unwrap();
+    let mut command = tidegate();
+    let ran = command.args(["doctor", "--json", "-c"]).arg(&file).output();
+    let value: Value = serde_json::from_slice(&ran.unwrap().stdout).unwrap();
+    let found = of(&value, "etcd");
+    assert_eq!(found.len(), 2, "{value}");
+    for (found, address) in found.iter().zip(closed) {
+        let text = found["text"].as_str().unwrap();
+        let expected = format!("http://{address} does not answer for the words of moves: ");
+        assert!(
+            found["level"] == "warn" && text.starts_with(&expected),
+            "{text}"
+        );
+    }
 }

@@ -19,6 +19,7 @@
 
 mod folders;
 mod front_end;
+mod home;
 mod kernel;
 mod machine;
 mod nodes;
@@ -162,7 +163,7 @@ fn examine(file: Option<&Path>) -> Vec<Diagnosis> {
     all.extend(folders::examine(&config, file));
     if let Some(agent) = &config.agent {
         all.extend(kernel::of_agent(&machine, agent));
-        all.extend(ports::of_agent(&ports::Taken::udp(), agent));
+        all.extend(ports::of_agent(&ports::Taken::udp(), agent, file));
     }
     if let Some(front_end) = &config.front_end {
         all.extend(front_end::examine(&machine, &config, front_end));
@@ -171,6 +172,7 @@ fn examine(file: Option<&Path>) -> Vec<Diagnosis> {
         let running = ports::Running::ask(&taken, &config, file);
         all.extend(ports::examine(&taken, &wanted, running.as_ref()));
         all.extend(nodes::examine(front_end));
+        all.extend(home::examine(front_end));
         let sources = discovery::notes(front_end).into_iter();
         all.extend(sources.map(|note| Diagnosis::warn("source", note, SOURCE_REMEDY)));
     }

@@ -11,7 +11,7 @@ use tidegate_remote::udp::{UdpOptions, UdpRegion};
 use tidegate_remote::{Region, RegionError};
 
 use super::Diagnosis;
-use crate::config::{FrontEnd, NodeRead};
+use crate::config::{FrontEnd, MovesEngine, NodeRead};
 
 /// Longest wait for a connection.
 const CONNECT: Duration = Duration::from_secs(1);
@@ -22,6 +22,9 @@ const READ: UdpOptions = UdpOptions {
 };
 /// Nodes that are asked at the same time: a large cluster is to be through within seconds, with few threads.
 const AT_ONCE: usize = 64;
+
+/// What the home of moves' words is called here.
+const HOME: &str = "the home of moves";
 
 /// A node to ask.
 #[derive(Clone, Copy, Debug)]
@@ -52,8 +55,22 @@ pub(super) fn examine(front_end: &FrontEnd) -> Vec<Diagnosis> {
         address: None,
         read: &it.read,
     });
-    let all: Vec<_> = nodes.chain(resources).collect();
+    let home = home(front_end).map(|read| Asked {
+        name: HOME,
+        address: None,
+        read,
+    });
+    let all: Vec<_> = nodes.chain(resources).chain(home).collect();
     all.chunks(AT_ONCE).flat_map(ask_at_once).collect()
+}
+
+/// The region that keeps the words of moves, if it is none of the nodes'.
+fn home(front_end: &FrontEnd) -> Option<&NodeRead> {
+    let Some(MovesEngine::Region(read)) = front_end.reconfigure.as_ref().map(|it| &it.engine)
+    else {
+        return None;
+    };
+    (!front_end.reads.contains(read)).then_some(read)
 }
 
 fn ask_at_once(nodes: &[Asked<'_>]) -> Vec<Diagnosis> {

@@ -1,7 +1,10 @@
 //! Addresses to listen on: whether another process has them, and whether they are this machine's. The kernel's tables
-//! are read; no socket is bound to a port. The front-end that runs with the file that is examined is asked which it has.
+//! are read; no socket is bound to a port. The front-end that runs with the file that is examined is asked which it has; the agent
+//! that runs with it is known by its command line.
 
+use std::ffi::OsStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -198,13 +201,30 @@ pub(super) fn examine(
     .collect()
 }
 
-/// Whether an agent's address can be had.
-pub(super) fn of_agent(taken: &Taken, agent: &AgentConfig) -> Vec<Diagnosis> {
+/// Whether an agent's address can be had, or the agent that runs with its file has it.
+pub(super) fn of_agent(taken: &Taken, agent: &AgentConfig, file: &Path) -> Vec<Diagnosis> {
     let wanted = Listening {
         what: "agent",
         address: agent.listen,
     };
+    let owner = taken.at(agent.listen).and_then(|it| owner(it.inode));
+    if owner.is_some_and(|it| it.name == OWN_NAME && is_agent_of(it.process, file)) {
+        let address = agent.listen;
+        let text = format!("agent {address}: the agent of this file has it, and runs");
+        return vec![Diagnosis::ok(CHECK, text)];
+    }
     examine(taken, &[wanted], None)
+}
+
+/// Whether a process was started as `tidegate agent` with this file.
+fn is_agent_of(process: u32, file: &Path) -> bool {
+    let folder = Path::new("/proc").join(process.to_string());
+    let line = std::fs::read(folder.join("cmdline")).unwrap_or_default();
+    let words: Vec<_> = line.split(|it| *it == 0).map(OsStr::from_bytes).collect();
+    // Where it was started; its files are named from there.
+    let from = folder.join("cwd");
+    let is_agent = words.iter().any(|it| *it == "agent");
+    is_agent && words.iter().any(|it| is_one(&from.join(it), file))
 }
 
 /// What is to be said of an address, given what has it: some process, or one that this user does not see.

@@ -42,6 +42,7 @@ use crate::models::{NodeMove, WhyMoves};
 use crate::output::Output;
 use crate::reload::LiveCluster;
 pub(crate) use at_start::nodes_at_start;
+pub(crate) use engine::read_etcd;
 use models::{FreezeRequest, MoveDone, MoveRequest, MovesStatus};
 use task::MovesTask;
 

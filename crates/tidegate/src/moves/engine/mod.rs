@@ -26,10 +26,19 @@ use tidegate_core::time::Timestamp;
 use tidegate_remote::udp::UdpOptions;
 use tokio::sync::oneshot;
 
-use crate::config::MovesEngine;
+use crate::config::{EtcdHomeConfig, MovesEngine};
 use etcd::EtcdHome;
 use region::RegionHome;
 pub(super) use region::{NodeRegions, WAITS};
+
+/// Reads the words that an etcd has, once.
+///
+/// # Errors
+/// It did not answer, in words.
+pub(crate) fn read_etcd(config: &EtcdHomeConfig) -> Result<(), String> {
+    let home = EtcdHome::new(config).map_err(|error| error.to_string());
+    home?.read(0).map(drop)
+}
 
 /// What is asked of the thread and not begun.
 const JOBS_MAX: usize = 4;
