@@ -1,9 +1,10 @@
 //! What moves of nodes bring and cost in the simulator, as tables in Markdown.
 //!
-//! `cargo run --profile fast -p tidegate-sim --example move_rows [bursts | sweep | high | react | full | home | large | schedules]`
+//! `cargo run --profile fast -p tidegate-sim --example move_rows [bursts | sweep | high | react | full | home | large | schedules [FROM TO]]`
 
 #![expect(clippy::print_stdout, reason = "printing the table is what it is for")]
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use tidegate_core::moves::evidence::History;
@@ -14,10 +15,11 @@ type Done = Result<(), Box<dyn std::error::Error>>;
 const MS: Duration = Duration::from_millis(1);
 const BURSTS: [u64; 6] = [512, 1024, 2048, 4096, 8192, 16_384];
 const HIGH: [f64; 4] = [1.2, 1.5, 2.0, 3.0];
-/// How many schedules with crashes are tried.
+/// How many schedules with crashes are tried, unless the command says which.
 const SCHEDULES: u64 = 1_000_000;
-/// How long each of them lasts; nothing goes wrong any more in its last five twelfths.
-const SCHEDULE: Duration = Duration::from_millis(1200);
+/// How long each of them lasts. Sites give nothing in their first second, and nothing goes wrong any more in the last five
+/// twelfths.
+const SCHEDULE: Duration = Duration::from_millis(3600);
 
 fn main() -> Done {
     let part = std::env::args().nth(1).unwrap_or_default();
@@ -29,9 +31,16 @@ fn main() -> Done {
         "full" => full(),
         "home" => home(),
         "large" => large(),
-        "schedules" => schedules(),
+        "schedules" => schedules(seeds()?),
         _ => Err("bursts, sweep, high, react, full, home, large or schedules".into()),
     }
+}
+
+/// Seeds of schedules: those of the command, or all.
+fn seeds() -> Result<Range<u64>, std::num::ParseIntError> {
+    let mut bounds = std::env::args().skip(2).map(|it| it.parse());
+    let from = bounds.next().unwrap_or(Ok(0))?;
+    Ok(from..bounds.next().unwrap_or(Ok(SCHEDULES))?)
 }
 
 fn ours() -> Rule {
@@ -369,11 +378,12 @@ struct SchedulesSeen {
 
 /// Short runs with crashes and late operations, each of another seed, on all CPUs. A run panics where a node is lost, a floor or
 /// ceiling is broken, or a request is; so does this, where a lock is not free in the end.
-fn schedules() -> Done {
+fn schedules(seeds: Range<u64>) -> Done {
     let threads = std::thread::available_parallelism()?.get() as u64;
     let tallies: Vec<_> = std::thread::scope(|scope| {
         let begin = |thread| {
-            scope.spawn(move || schedules_of((thread..SCHEDULES).step_by(threads as usize)))
+            let own = (seeds.start + thread..seeds.end).step_by(threads as usize);
+            scope.spawn(move || schedules_of(own))
         };
         let all: Vec<_> = (0..threads).map(begin).collect();
         all.into_iter()
@@ -389,8 +399,11 @@ fn schedules() -> Done {
         all.late.0 += tally.late.0;
         all.late.1 += tally.late.1;
     }
+    if all.crashes == 0 || all.late.0 + all.late.1 == 0 {
+        return Err("nothing went wrong, so nothing was tried".into());
+    }
     println!(
-        "{SCHEDULES} schedules of {SCHEDULE:?} with 3 front-ends: {} moves, {} crashes in the middle of one, {} locks helped, {} late operations done and {} refused; no node lost, no floor or ceiling broken, all locks free",
+        "schedules {seeds:?} of {SCHEDULE:?} with 3 front-ends: {} moves, {} crashes in the middle of one, {} locks helped, {} late operations done and {} refused; no node lost, no floor or ceiling broken, all locks free",
         all.moves, all.crashes, all.helped, all.late.0, all.late.1
     );
     Ok(())
