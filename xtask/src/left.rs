@@ -3,10 +3,15 @@
 //! One that holds the output of the tests open would have the run wait for it for ever, and whatever
 //! starts the run too. So the orphans of all tests become children of this process, and once the tests
 //! have ended those that do not end by themselves are named, ended, and a failure.
+//!
+//! Meanwhile they are reaped as the first process of a system does it: a test that waits until a process is gone
+//! would wait in vain for one that has ended and that nothing has reaped.
 
 use std::path::Path;
+use std::process::Child;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_child_subreaper, wait};
 
 /// Between two looks.
@@ -18,6 +23,24 @@ const LOOKS: u32 = 500;
 pub(crate) fn adopt() -> Result<(), String> {
     let own = rustix::process::getpid();
     set_child_subreaper(Some(own)).map_err(|error| format!("cannot adopt orphans: {error}"))
+}
+
+/// From here on they are not.
+pub(crate) fn adopt_no_more() -> Result<(), String> {
+    set_child_subreaper(None).map_err(|error| format!("cannot leave orphans alone: {error}"))
+}
+
+/// Waits for the end of the only child that this process has started, and reaps the orphans that end before. Whether it
+/// ended well.
+pub(crate) fn wait_for(child: &Child) -> Result<bool, String> {
+    let own = Pid::from_child(child);
+    loop {
+        match wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) if pid == own => return Ok(status.exit_status() == Some(0)),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(format!("cannot wait: {error}")),
+        }
+    }
 }
 
 /// Waits until no child is left, then ends those that are: their commands. Call it when all children
@@ -102,21 +125,46 @@ mod tests {
         );
     }
 
-    /// One test: what is done about children is done about all of the process.
-    #[test]
-    fn an_orphan_is_named_and_ended_and_its_output_closed() {
-        adopt().unwrap();
-        let mut parent = std::process::Command::new("sh")
-            .args(["-c", "sleep 600 & echo $!"])
+    fn shell(script: &str) -> Child {
+        std::process::Command::new("sh")
+            .args(["-c", script])
+            .stdin(std::process::Stdio::piped())
             .stdout(std::process::Stdio::piped())
             .spawn()
-            .unwrap();
-        let mut output = parent.stdout.take().unwrap();
-        assert!(parent.wait().unwrap().success());
+            .unwrap()
+    }
+
+    fn line(child: &mut Child) -> String {
+        let mut line = String::new();
+        let output = child.stdout.as_mut().unwrap();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut line).unwrap();
+        line.trim().to_owned()
+    }
+
+    /// One test: what is done about children is done about all of the process.
+    #[test]
+    fn orphans_are_reaped_while_a_child_runs_and_ended_after_it() {
+        adopt().unwrap();
+        let mut child = shell("sh -c 'sleep 0.1 & echo $!'; read line; exit 3");
+        let orphan = format!("/proc/{}", line(&mut child));
+        let input = child.stdin.take();
+        let waiter = std::thread::spawn(move || wait_for(&child));
+        while Path::new(&orphan).exists() {
+            std::thread::park_timeout(LOOK);
+        }
+        drop(input);
+        assert_eq!(waiter.join().unwrap(), Ok(false), "it ended with 3");
+
+        let mut child = shell("sleep 600 & echo $!");
+        let orphan = line(&mut child);
+        assert_eq!(wait_for(&child), Ok(true));
         let ended = end_after(1).unwrap();
-        let mut said = String::new();
-        std::io::Read::read_to_string(&mut output, &mut said).unwrap();
-        assert_eq!(ended, [format!("sleep 600 (process {})", said.trim())]);
+        assert_eq!(ended, [format!("sleep 600 (process {orphan})")]);
+        // Nothing holds it open.
+        let mut rest = String::new();
+        let mut output = child.stdout.take().unwrap();
+        std::io::Read::read_to_string(&mut output, &mut rest).unwrap();
         assert_eq!(end_after(1), Ok(Vec::new()));
+        adopt_no_more().unwrap();
     }
 }

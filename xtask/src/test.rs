@@ -128,6 +128,7 @@ pub(crate) fn run(root: &Path) -> Result<bool, String> {
     println!("== tests");
     left::adopt()?;
     tests(root, &mut count)?;
+    left::adopt_no_more()?;
     println!("== programs of the kernel");
     count.step("programs of the kernel", crate::bpf::check(root)?);
     count.step("other kernels", crate::kernels::check(root)?);
@@ -165,8 +166,8 @@ fn tests(root: &Path, count: &mut Count) -> Result<(), String> {
     let output = child.stdout.take().ok_or("cargo's output was not piped")?;
     // What is left behind may hold the output open, so it is ended beside the reading.
     let ended = std::thread::spawn(move || -> Result<_, String> {
-        let status = child.wait().map_err(|error| format!("cargo: {error}"))?;
-        Ok((status, left::end_all()?))
+        let good = left::wait_for(&child)?;
+        Ok((good, left::end_all()?))
     });
     let (mut finder, mut counted_failures, mut passed) = (Finder::default(), 0, 0);
     let mut skipped = Vec::new();
@@ -183,7 +184,7 @@ fn tests(root: &Path, count: &mut Count) -> Result<(), String> {
         }
     }
     let ended = ended.join().map_err(|_| "the wait for cargo panicked")?;
-    let (status, left) = ended?;
+    let (good, left) = ended?;
     count.failed += left.len() as u64;
     let left = left.into_iter();
     count
@@ -193,14 +194,10 @@ fn tests(root: &Path, count: &mut Count) -> Result<(), String> {
     count.passed += passed.saturating_sub(whole);
     count.skipped.append(&mut skipped);
     // A test binary that died, or did not build, has no line of its own.
-    if !status.success() && counted_failures == 0 {
+    if !good && counted_failures == 0 {
         count.failures.push("cargo test: see above".to_owned());
     }
-    count.failed += if status.success() {
-        0
-    } else {
-        counted_failures.max(1)
-    };
+    count.failed += if good { 0 } else { counted_failures.max(1) };
     Ok(())
 }
 
