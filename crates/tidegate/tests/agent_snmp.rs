@@ -246,7 +246,7 @@ fn traps_say_that_a_soft_limit_is_crossed_and_that_it_is_so_no_more() {
     command.arg("-p").arg(folder.join("snmptrapd.pid"));
     command.arg(format!("udp:127.0.0.1:{port}"));
     let _receiver = Process::start(command.stdout(Stdio::null()).stderr(Stdio::null()));
-    let _snmpd = Snmpd::start_with(&folder, &format!("trap2sink 127.0.0.1:{port} public"));
+    let snmpd = Snmpd::start_with(&folder, &format!("trap2sink 127.0.0.1:{port} public"));
     let mut greedy = Greedy::start(&folder);
     let _agent = agent_with(&folder, &greedy.watch());
     let traps = || std::fs::read_to_string(folder.join("traps")).unwrap_or_default();
@@ -260,6 +260,24 @@ fn traps_say_that_a_soft_limit_is_crossed_and_that_it_is_so_no_more() {
     eventually("a trap", || has(1, "file descriptors is used"));
     greedy.free();
     eventually("another one", || has(2, "\"n1\""));
+    // Ten samples later there is none more.
+    let before = walked(&snmpd, "snmpwalk");
+    let clock = |all: &[(String, String)]| {
+        let found = all.iter().find(|(name, _)| name == ".1.2.24.0").unwrap();
+        found
+            .1
+            .trim_start_matches("Counter64: ")
+            .parse::<u64>()
+            .unwrap()
+    };
+    eventually("a second later", || {
+        (clock(&walked(&snmpd, "snmpwalk")) > clock(&before) + 1_000_000_000).then_some(())
+    });
+    let all = traps();
+    for number in [1, 2] {
+        let name = format!("OID: {ROOT}.0.{number}");
+        assert_eq!(all.matches(&name).count(), 1, "{all}");
+    }
 }
 
 #[test]

@@ -173,6 +173,8 @@ impl SoftLimitWatch {
                 *watch = ResourceWatch::default();
                 continue;
             };
+            // A limit that is in force no more keeps nothing out.
+            watch.over = watch.over.filter(|it| it.crossing.limit == limit);
             if let Some(sample) = load.and_then(|load| sample(resource, load)) {
                 watch.on_sample(resource, limit, sample, delay);
             }

@@ -331,6 +331,35 @@ fn memory_and_cpu_have_no_limit_unless_it_is_set() {
 }
 
 #[test]
+fn a_limit_that_was_withdrawn_keeps_nothing_out() {
+    let mut world = world(4);
+    world.set_limits(SoftLimits {
+        files: Some(0.1),
+        ..SoftLimits::NONE
+    });
+    world.records(&[0.2, 0.3, 0.19, 0.18]);
+    assert_eq!(world.candidates(), [2, 3], "the others are over it, too");
+    world.events();
+    world.set_limits(SoftLimits::default());
+    world.wait(LOOK_EVERY);
+    assert_eq!(world.candidates(), [0, 1, 2, 3]);
+    for _ in 0..20 {
+        world.records(&[0.2, 0.3, 0.19, 0.18]);
+    }
+    assert_eq!(world.candidates(), [0, 1, 2, 3]);
+    let events = world.events();
+    assert!(events.iter().all(|it| it.ends_with("clear")), "{events:?}");
+    assert!(
+        world
+            .director
+            .topology()
+            .nodes
+            .iter()
+            .all(|it| it.soft_limit.is_none())
+    );
+}
+
+#[test]
 fn too_many_are_over_so_the_worst_are_out_and_they_change_places() {
     let mut world = world(4);
     world.records(&[0.91, 0.97, 0.95, 0.1]);

@@ -180,7 +180,8 @@ fn error_name(error: u16) -> String {
         256 => "openFailed",
         257 => "notOpen",
         262 => "duplicateRegistration: another agent answers for this subtree",
-        263 => "unknownRegistration",
+        // What snmpd 5.9 says for the same.
+        263 => "unknownRegistration: another agent answers for this subtree",
         265 => "parseError",
         266 => "requestDenied",
         267 => "processingError",

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tidegate_node::report::agentx::{HEADER_BYTES, Header, Session, Step};
 use tidegate_node::report::mib::{Snapshot, trap};
+use tidegate_remote::clock;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{sleep, timeout};
@@ -39,12 +40,14 @@ impl Subagent {
         let mut pause = PAUSE_FIRST;
         let mut said = String::new();
         loop {
+            let begun = clock::now();
             let mut registered = false;
             let why = match self.connected(&mut registered, output).await {
                 Ok(why) => why,
                 Err(error) => error.to_string(),
             };
-            if registered {
+            // One that ends at once each time is not tried the more often.
+            if registered && clock::now().since(begun) > PAUSE_MAX {
                 pause = PAUSE_FIRST;
                 said.clear();
             }

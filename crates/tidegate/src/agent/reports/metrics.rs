@@ -25,10 +25,11 @@ use crate::exposition::{Format, Kind, Text};
 
 const HEAD_BYTES_MAX: usize = 8 << 10;
 const HEADERS_MAX: usize = 64;
-/// For a request's head, and between two requests: scrapers keep connections for a minute or so.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(90);
-/// For a whole connection: a scraper opens another one.
-const CONNECTION_TIMEOUT: Duration = Duration::from_secs(3600);
+/// For a request's head, and between two requests: what is silent keeps its seat no longer, and a scraper opens another
+/// connection.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// For a whole connection.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Answers until the task is dropped.
 pub(super) async fn serve(door: Door, load: SharedLoad) {

@@ -81,14 +81,19 @@ impl SharedLoad {
         let limits = load.limits;
         load.watch.on_load(&limits, Some(&own), ASKED_EVERY, now);
         let crossing = load.watch.crossing();
-        let before = self.crossing.send_replace(crossing);
-        match (before, crossing) {
-            (None, Some(crossing)) => Some(("soft_limit_crossed", crossing.to_string())),
-            (Some(_), None) => {
+        // Those that wait for a change are woken by one, and not by each sample.
+        let changed = self.crossing.send_if_modified(|before| {
+            let changed = before.is_some() != crossing.is_some();
+            *before = crossing;
+            changed
+        });
+        match crossing.filter(|_| changed) {
+            Some(crossing) => Some(("soft_limit_crossed", crossing.to_string())),
+            None if changed => {
                 let text = "over no soft limit any more".to_owned();
                 Some(("soft_limit_cleared", text))
             }
-            _ => None,
+            None => None,
         }
     }
 
