@@ -8,6 +8,7 @@ mod namespaces;
 mod support;
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,10 +16,10 @@ use std::time::Duration;
 
 use namespaces::{Hosts, NODE_SECOND, NODE_V4};
 use support::moving::{
-    EndsWith, Home, NODES, SITES, Scene, all_serve, ask_on, assignments, front_ends_are_killed,
+    EndsWith, Home, NODES, SITES, Scene, all_serve, assignments, front_ends_are_killed,
     home_is_silent, serving, trouble, while_asked,
 };
-use support::{Agent, FrontEnd, eventually, free_address_at, node_key, tidegate};
+use support::{Agent, FrontEnd, eventually, free_address_at, node_key, request, tidegate};
 use tidegate_core::moves::words::{
     Assignment, AssignmentState, Count24, LockState, SiteLock, SiteNumber,
 };
@@ -371,7 +372,7 @@ fn one_is_cut_off(hosts: &Hosts) {
     let ends = EndsWith(&enough);
     std::thread::scope(|scope| {
         let _ends = ends;
-        scope.spawn(|| hosts.at_front(|| ask_on(cut_off.address, &enough, &asked)));
+        scope.spawn(|| hosts.at_front(|| ask_cut_off(cut_off.address, &enough, &asked)));
         while_asked(&scene.nodes, others, |_| {
             scene.flow_to("shop");
             all_serve(&others, "shop", 3);
@@ -381,6 +382,27 @@ fn one_is_cut_off(hosts: &Hosts) {
             }
         });
     });
+}
+
+/// Asks for both sites until it is enough. A front-end that was cut off learns one node after the other where they are, and a
+/// site may have none for it meanwhile: such a request is refused. All others are answered.
+fn ask_cut_off(address: SocketAddr, enough: &AtomicBool, asked: &AtomicUsize) {
+    let mut refused = 0;
+    while !enough.load(Ordering::Relaxed) {
+        for site in SITES {
+            let head =
+                format!("GET / HTTP/1.1\r\nhost: {site}.example\r\nconnection: close\r\n\r\n");
+            let answer = request(address, &head).unwrap();
+            match answer.status {
+                503 => refused += 1,
+                status => assert_eq!(status, 200, "{site}: {}", answer.body),
+            }
+            asked.fetch_add(1, Ordering::Relaxed);
+        }
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
+    let all = asked.load(Ordering::Relaxed);
+    assert!(refused * 20 < all, "{refused} of {all}");
 }
 
 /// The way is cut as soon as a node moves to the blog. Nodes go on to move without the one that is cut off, whose clients have their
