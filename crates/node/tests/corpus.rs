@@ -14,6 +14,8 @@ use tidegate_node::report::mib::ROOT;
 mod agent_check;
 #[path = "../../../fuzz/invariants/agentx.rs"]
 mod agentx;
+#[path = "../../../fuzz/invariants/orca.rs"]
+mod orca;
 #[path = "../../../fuzz/replay.rs"]
 mod replay;
 
@@ -100,4 +102,32 @@ fn the_corpus_of_questions_keeps_the_invariants() {
     );
     let odd = b"0123456789=%:,# \t\r\nweight\xff\0";
     replay::replay("agent_check", odd, agent_check::check);
+}
+
+#[test]
+fn the_corpus_of_questions_of_orca_keeps_the_invariants() {
+    let framed = |message: &[u8]| {
+        let length = (message.len() as u32).to_be_bytes();
+        [&[0], &length[..], message].concat()
+    };
+    seeds(
+        "orca",
+        &[
+            ("no_interval", framed(&[])),
+            ("ten_seconds", framed(&[0x0a, 2, 8, 10])),
+            (
+                "tenth_of_a_second",
+                framed(&[0x0a, 5, 0x10, 0x80, 0xc2, 0xd7, 0x2f]),
+            ),
+            ("name_of_a_cost", framed(&[0x12, 2, b'd', b'b', 0x0a, 0])),
+            (
+                "later_fields",
+                framed(&[0x18, 1, 0x21, 0, 0, 0, 0, 0, 0, 0, 0, 0x2d, 0, 0, 0, 0]),
+            ),
+            ("longer_than_it_is", framed(&[0x0a, 9, 8])),
+            ("compressed", vec![1, 0, 0, 0, 0]),
+        ],
+    );
+    let odd: Vec<u8> = (0..=u8::MAX).collect();
+    replay::replay("orca", &odd, orca::check);
 }

@@ -1,5 +1,5 @@
-//! One running agent, and the programs of operators that ask it: a stock HAProxy by its agent check, a scraper over HTTP,
-//! and clients that mean no good.
+//! One running agent, and the programs of operators that ask it: a stock HAProxy by its agent check, a scraper over HTTP, a
+//! client of ORCA over HTTP/2, and clients that mean no good.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -17,12 +17,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use support::greedy::Greedy;
+use support::orca::{OrcaClient, OrcaLoadReport};
 use support::{Process, ask, eventually, folder, free_address, master_key, node_key, tidegate};
 
 /// An agent that reports. Memory alone weighs: it hardly changes.
 struct Reporter {
     agent_check: SocketAddr,
     metrics: SocketAddr,
+    orca: SocketAddr,
     _process: Process,
 }
 
@@ -34,10 +36,11 @@ impl Reporter {
     fn start_with(folder: &Path, more: &str) -> Self {
         let key = node_key(&master_key(folder), "n1");
         let (listen, agent_check, metrics) = (free_address(), free_address(), free_address());
+        let orca = free_address();
         let text = format!(
             "[agent]\nlisten = \"{listen}\"\nkey_file = \"{}\"\ninterval = \"20ms\"\nrealtime = false\nrungs = [\"agent\"]\n\
              {more}\n[agent.agent_check]\nlisten = \"{agent_check}\"\nweights = {{ cpu = 0, memory = 1, files = 0 }}\n\
-             [agent.metrics]\nlisten = \"{metrics}\"\n",
+             [agent.metrics]\nlisten = \"{metrics}\"\n[agent.orca]\nlisten = \"{orca}\"\nbytes_per_request = \"1B\"\n",
             key.display()
         );
         let file = folder.join("agent.toml");
@@ -48,11 +51,13 @@ impl Reporter {
         let process = Process::start(command.stdout(Stdio::null()).stderr(log));
         eventually("the agent reports", || {
             TcpStream::connect(metrics).ok()?;
+            TcpStream::connect(orca).ok()?;
             TcpStream::connect(agent_check).ok()
         });
         Self {
             agent_check,
             metrics,
+            orca,
             _process: process,
         }
     }
@@ -238,12 +243,94 @@ fn the_record_is_there_as_metrics() {
     });
 }
 
+/// Ten milliseconds, as an `OrcaLoadReportRequest`: less than the agent gives.
+const SOON: [u8; 7] = [0x0a, 5, 0x10, 0x80, 0xad, 0xe2, 0x04];
+
+#[test]
+fn a_client_of_orca_gets_reports_until_it_goes() {
+    let folder = folder("agent-reports-orca");
+    let agent = Reporter::start(&folder);
+    let client = OrcaClient::connect(agent.orca).unwrap();
+    let mut reports = client.ask(&SOON);
+    let report = eventually("the load is known", || {
+        let report = reports.next();
+        (report.cpu_utilization > 0.0).then_some(report)
+    });
+    let memory = agent.metric("tidegate_agent_memory_used_ratio").unwrap();
+    assert!((report.mem_utilization - memory).abs() < 0.1, "{report:?}");
+    assert!(report.application_utilization >= report.cpu_utilization);
+    assert!(report.utilization["files"] > 0.0, "{report:?}");
+    let told = OrcaLoadReport {
+        cpu_utilization: report.cpu_utilization,
+        mem_utilization: report.mem_utilization,
+        rps_fractional: report.rps_fractional,
+        utilization: report.utilization.clone(),
+        application_utilization: report.application_utilization,
+        ..OrcaLoadReport::default()
+    };
+    assert_eq!(report, told);
+    // Another stream of the same connection, and this one goes on.
+    client.ask(&[]).next();
+    reports.next();
+}
+
+#[test]
+fn orca_is_refused_in_the_words_of_grpc() {
+    let folder = folder("agent-reports-orca-refusals");
+    let agent = Reporter::start(&folder);
+    let client = OrcaClient::connect(agent.orca).unwrap();
+    let grpc = "application/grpc";
+    for (path, kind, body, status, code) in [
+        (
+            support::orca::PATH,
+            grpc,
+            &b"\0\0\0\0\x01\x0a"[..],
+            200,
+            Some("3"),
+        ),
+        (support::orca::PATH, grpc, b"", 200, Some("3")),
+        (support::orca::PATH, grpc, b"\x01\0\0\0\0", 200, Some("12")),
+        (
+            "/grpc.health.v1.Health/Check",
+            grpc,
+            b"\0\0\0\0\0",
+            200,
+            Some("12"),
+        ),
+        (support::orca::PATH, "application/json", b"{}", 415, None),
+    ] {
+        let refusal = client.refusal(path, kind, body);
+        assert_eq!(
+            refusal,
+            (status, code.map(str::to_owned)),
+            "{path} {kind} {body:?}"
+        );
+    }
+    client.ask(&SOON).next();
+}
+
+#[test]
+fn a_soft_limit_is_in_orca_reports() {
+    let folder = folder("agent-reports-orca-limit");
+    let mut greedy = Greedy::start(&folder);
+    let agent = Reporter::start_with(&folder, &greedy.watch());
+    let client = OrcaClient::connect(agent.orca).unwrap();
+    let mut reports = client.ask(&SOON);
+    eventually("the limit is crossed", || {
+        (reports.next().application_utilization >= 100.0).then_some(())
+    });
+    greedy.free();
+    eventually("it is crossed no more", || {
+        (reports.next().application_utilization < 100.0).then_some(())
+    });
+}
+
 #[test]
 fn clients_that_mean_no_good_cost_their_own_connection_only() {
     let folder = folder("agent-reports-hostile");
     let agent = Reporter::start(&folder);
-    // More than there are seats, at both doors.
-    let crowd: Vec<_> = [agent.agent_check, agent.metrics]
+    // More than there are seats, at all doors.
+    let crowd: Vec<_> = [agent.agent_check, agent.metrics, agent.orca]
         .into_iter()
         .flat_map(|address| (0..80).map(move |_| TcpStream::connect(address).unwrap()))
         .collect();
@@ -256,6 +343,9 @@ fn clients_that_mean_no_good_cost_their_own_connection_only() {
     eventually("an answer", || agent.percent());
     drop(crowd);
     eventually("metrics", || agent.metric("tidegate_agent_on_cpu"));
+    eventually("a report", || {
+        OrcaClient::connect(agent.orca)?.ask(&SOON).try_next()
+    });
     let long = "x".repeat(5000);
     assert!(agent.say(&long).starts_with("up "));
     let mut half = TcpStream::connect(agent.agent_check).unwrap();
@@ -275,4 +365,6 @@ fn other_networks_are_not_answered() {
     stream.read_to_string(&mut answer).ok();
     assert_eq!(answer, "");
     assert!(ask(agent.metrics, "/metrics").is_none_or(|it| it.body.is_empty()));
+    let reports = OrcaClient::connect(agent.orca).map(|it| it.ask(&SOON).try_next());
+    assert!(reports.flatten().is_none());
 }

@@ -4,6 +4,7 @@ pub mod agent_check;
 pub mod agentx;
 pub mod fields;
 pub mod mib;
+pub mod orca;
 mod own_load;
 
 pub use own_load::OwnLoad;

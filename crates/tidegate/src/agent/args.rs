@@ -87,6 +87,9 @@ pub(crate) struct AgentArgs {
     /// Serve the load record as metrics here, over HTTP, at `/metrics`.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) metrics: Option<SocketAddr>,
+    /// Stream the load as ORCA reports here, to Envoy and clients of gRPC, over HTTP/2.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) orca: Option<SocketAddr>,
     /// The other end of a virtual cable (veth) has an XDP program, so native answers arrive.
     #[arg(long)]
     pub(crate) veth_native: bool,

@@ -25,7 +25,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::config::own_files::is_one;
 use crate::config::problem::did_you_mean;
-use crate::config::{AgentCheckReport, Config, Problem, Reports};
+use crate::config::{AgentCheckReport, Config, OrcaReport, Problem, Reports};
 use crate::failure::Failure;
 use crate::key_file;
 use crate::output::{self, Output};
@@ -378,6 +378,7 @@ fn config(args: AgentArgs) -> Result<Settings, Failure> {
         user,
         agent_check,
         metrics,
+        orca,
         ..
     } = args;
     config.listen = listen.unwrap_or(config.listen);
@@ -395,17 +396,31 @@ fn config(args: AgentArgs) -> Result<Settings, Failure> {
     if !allow.is_empty() {
         config.allow = allow;
     }
+    listen_at(&mut reports, agent_check, metrics, orca);
+    Ok(Settings {
+        agent: config,
+        reports,
+        user: user.or(of_file),
+    })
+}
+
+/// Reports where the command line wants them, otherwise as the file says.
+fn listen_at(
+    reports: &mut Reports,
+    agent_check: Option<SocketAddr>,
+    metrics: Option<SocketAddr>,
+    orca: Option<SocketAddr>,
+) {
     if let Some(listen) = agent_check {
         let of_file = reports.agent_check;
         let report = of_file.unwrap_or(AgentCheckReport::new(listen));
         reports.agent_check = Some(AgentCheckReport { listen, ..report });
     }
     reports.metrics = metrics.or(reports.metrics);
-    Ok(Settings {
-        agent: config,
-        reports,
-        user: user.or(of_file),
-    })
+    if let Some(listen) = orca {
+        let report = reports.orca.unwrap_or(OrcaReport::new(listen));
+        reports.orca = Some(OrcaReport { listen, ..report });
+    }
 }
 
 /// Whether an agent of this user can keep what moves did where the file says; without a user it is that of this process.

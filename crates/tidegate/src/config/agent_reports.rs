@@ -4,9 +4,11 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use tidegate_core::policy::Parameters;
 use tidegate_core::topology::SoftLimits;
+use tidegate_core::units::Size;
 use tidegate_node::report::agent_check::AtLimit;
 
 use super::address::overlap;
@@ -58,6 +60,25 @@ table! {
         listen: SocketAddr;
     }
 }
+
+table! {
+    /// The agent streams its load as ORCA reports, to Envoy and clients of gRPC
+    /// ([integrations.md](integrations.md#envoy-and-grpc)).
+    pub(crate) struct AgentOrcaFile {
+        /// Where it listens, over HTTP/2 without TLS. All that can connect learn the load.
+        listen: SocketAddr;
+        /// Between two reports, at least: a client that asks for less, or for no interval, gets this one.
+        min_interval: Duration = MIN_INTERVAL, in MIN_INTERVAL..=MIN_INTERVAL_MAX;
+        /// What a request and its answer have on the network, on average. Clients weigh nodes by requests per second; the
+        /// agent, which sees none, reckons them by this from the network's bytes. Only how nodes compare matters. Not set:
+        /// nothing is said of requests.
+        bytes_per_request: Option<Size> = None, in Some(Size(1))..=Some(Size::kib(1 << 20));
+    }
+}
+
+/// The agent takes a sample over so often.
+const MIN_INTERVAL: Duration = Duration::from_millis(100);
+const MIN_INTERVAL_MAX: Duration = Duration::from_secs(3600);
 
 table! {
     /// The agent gives a stock `snmpd` the values of TIDEGATE-MIB, by AgentX ([integrations.md](integrations.md#snmp)).
@@ -112,6 +133,8 @@ pub(crate) struct Reports {
     pub(crate) agent_check: Option<AgentCheckReport>,
     /// To scrapers.
     pub(crate) metrics: Option<SocketAddr>,
+    /// To clients of ORCA.
+    pub(crate) orca: Option<OrcaReport>,
     /// To the snmpd of its host.
     pub(crate) agentx: Option<AgentxMaster>,
 }
@@ -136,20 +159,56 @@ impl AgentCheckReport {
     }
 }
 
+/// How load is streamed as ORCA reports.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OrcaReport {
+    pub(crate) listen: SocketAddr,
+    pub(crate) min_interval: Duration,
+    /// NaN if it is not set.
+    pub(crate) bytes_per_request: f32,
+}
+
+impl OrcaReport {
+    /// As often as a client likes, without requests.
+    pub(crate) fn new(listen: SocketAddr) -> Self {
+        Self {
+            listen,
+            min_interval: MIN_INTERVAL,
+            bytes_per_request: f32::NAN,
+        }
+    }
+}
+
 /// What this agent tells; what is wrong is among the problems.
 pub(super) fn reports(file: &AgentFile, problems: &mut Problems) -> Reports {
     let check = file.agent_check.value.as_ref();
     let metrics = file.metrics.value.as_ref();
-    let listens = [check.map(|it| &it.listen), metrics.map(|it| &it.listen)];
-    if let [Some(one), Some(other)] = listens
-        && overlap(one.value, other.value)
-    {
-        problems.push(overlapping(one, other));
+    let orca = file.orca.value.as_ref();
+    let listens = [
+        check.map(|it| &it.listen),
+        metrics.map(|it| &it.listen),
+        orca.map(|it| &it.listen),
+    ];
+    let listens: Vec<_> = listens.into_iter().flatten().collect();
+    for (index, again) in listens.iter().enumerate() {
+        let before = listens[..index].iter();
+        let mut taken = before.filter(|it| overlap(it.value, again.value));
+        if let Some(before) = taken.next() {
+            problems.push(overlapping(before, again));
+        }
     }
     Reports {
         soft_limits: agent_soft_limits(&file.soft_limits),
         agent_check: check.and_then(|it| agent_check(it, problems)),
         metrics: metrics.map(|it| it.listen.value),
+        orca: orca.map(|it| OrcaReport {
+            listen: it.listen.value,
+            min_interval: it.min_interval.value,
+            bytes_per_request: it
+                .bytes_per_request
+                .value
+                .map_or(f32::NAN, |it| it.0 as f32),
+        }),
         agentx: file
             .snmp
             .value

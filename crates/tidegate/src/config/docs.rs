@@ -4,7 +4,7 @@ use tidegate_core::admission::AdmissionKind;
 use tidegate_core::units::{size_units, time_units};
 
 use super::agent_moves::{AgentMovesFile, SiteHookFile};
-use super::agent_reports::{AgentCheckFile, AgentMetricsFile, AgentSnmpFile};
+use super::agent_reports::{AgentCheckFile, AgentMetricsFile, AgentOrcaFile, AgentSnmpFile};
 use super::answers::{PriorityFile, RetryBudgetFile, SessionFile};
 use super::apis::{ConsulFile, KubernetesFile};
 use super::check::CheckFile;
@@ -72,13 +72,8 @@ pub(crate) fn page() -> String {
         ("[[throttle]]", ThrottleFile::docs()),
         ("[culprits]", CulpritsFile::docs()),
         ("[load]", LoadFile::docs()),
-        ("[agent]", AgentFile::docs()),
-        ("[agent.moves]", AgentMovesFile::docs()),
-        ("[[agent.moves.site]]", SiteHookFile::docs()),
-        ("[agent.soft_limits]", AgentSoftLimitsFile::docs()),
-        ("[agent.agent_check]", AgentCheckFile::docs()),
-        ("[agent.metrics]", AgentMetricsFile::docs()),
-        ("[agent.snmp]", AgentSnmpFile::docs()),
+    ];
+    let process = [
         ("[process]", ProcessFile::docs()),
         ("[state]", StateTable::docs()),
         ("[cluster]", ClusterFile::docs()),
@@ -88,14 +83,29 @@ pub(crate) fn page() -> String {
         ("[log]", LogFile::docs()),
         ("[reconfigure]", ReconfigureFile::docs()),
     ];
-    for (title, docs) in &sections {
-        section(&mut out, title, docs);
-        if *title == ADMISSION {
+    let sections = sections.into_iter().chain(agent()).chain(process);
+    for (title, docs) in sections {
+        section(&mut out, title, &docs);
+        if title == ADMISSION {
             modes(&mut out);
         }
     }
     out.push_str("\nThe policies are in [policies.md](policies.md); sources have the keys of [references.md](references.md).\n");
     out
+}
+
+/// The agent's tables.
+fn agent() -> [(&'static str, TableDocs); 8] {
+    [
+        ("[agent]", AgentFile::docs()),
+        ("[agent.moves]", AgentMovesFile::docs()),
+        ("[[agent.moves.site]]", SiteHookFile::docs()),
+        ("[agent.soft_limits]", AgentSoftLimitsFile::docs()),
+        ("[agent.agent_check]", AgentCheckFile::docs()),
+        ("[agent.metrics]", AgentMetricsFile::docs()),
+        ("[agent.orca]", AgentOrcaFile::docs()),
+        ("[agent.snmp]", AgentSnmpFile::docs()),
+    ]
 }
 
 /// The admission modes, a line each.

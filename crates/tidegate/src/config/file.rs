@@ -10,7 +10,7 @@ use tidegate_core::units::Size;
 
 use super::address::NodeAddress;
 use super::agent_moves::AgentMovesFile;
-use super::agent_reports::{AgentCheckFile, AgentMetricsFile, AgentSnmpFile};
+use super::agent_reports::{AgentCheckFile, AgentMetricsFile, AgentOrcaFile, AgentSnmpFile};
 use super::answers::{PriorityFile, RetryAfter, RetryBudgetFile, SessionFile};
 use super::check::CheckFile;
 use super::culprits::CulpritsFile;
@@ -365,6 +365,8 @@ table! {
         agent_check: Option<AgentCheckFile> = None;
         /// The record as metrics; not set: there are none.
         metrics: Option<AgentMetricsFile> = None;
+        /// ORCA reports, streamed; not set: they are not.
+        orca: Option<AgentOrcaFile> = None;
         /// Values for the `snmpd` of this host; not set: there are none.
         snmp: Option<AgentSnmpFile> = None;
     }

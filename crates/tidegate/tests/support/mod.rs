@@ -6,6 +6,7 @@ pub(crate) mod client;
 pub(crate) mod culprits;
 pub(crate) mod greedy;
 pub(crate) mod moving;
+pub(crate) mod orca;
 pub(crate) mod published;
 pub(crate) mod scene;
 pub(crate) mod server;

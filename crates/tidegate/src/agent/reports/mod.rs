@@ -7,6 +7,7 @@ mod agent_check;
 mod agentx;
 mod door;
 mod metrics;
+mod orca;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -122,6 +123,12 @@ pub(super) fn start(
         said.push(format!("Metrics are at http://{at}/metrics."));
         let door = Door::new(listener, allow);
         tokio::spawn(metrics::serve(door, load.clone()));
+    }
+    if let Some(report) = reports.orca {
+        let (listener, at) = listen("orca", report.listen)?;
+        said.push(format!("ORCA reports are streamed at {at}."));
+        let door = Door::new(listener, allow);
+        tokio::spawn(orca::serve(door, report, load.clone()));
     }
     if let Some(master) = &reports.agentx {
         said.push(format!(
