@@ -66,6 +66,7 @@ pub const ALL: &[&Experiment] = &[
     &changes::upgrade::EXPERIMENT,
     &changes::discovery::EXPERIMENT,
     &changes::burst_length::EXPERIMENT,
+    &changes::burst_files::EXPERIMENT,
     &changes::node_utilization::EXPERIMENT,
     &changes::move_latency::EXPERIMENT,
     &changes::move_safety::EXPERIMENT,

@@ -38,6 +38,7 @@ fn every_experiment_of_the_papers_and_of_the_design_is_there() {
         "upgrade",
         "discovery",
         "burst-length",
+        "burst-files",
         "node-utilization",
         "move-latency",
         "move-safety",

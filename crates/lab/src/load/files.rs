@@ -37,6 +37,12 @@ impl Zipf {
     }
 }
 
+/// So many draws of files by popularity, from 0 for the most popular: the same for the same seed.
+pub fn zipf_files(alpha: f64, files: u32, draws: usize, seed: u64) -> Vec<u32> {
+    let (zipf, mut prng) = (Zipf::new(alpha, files), Prng::new(seed));
+    (0..draws).map(|_| zipf.draw(&mut prng)).collect()
+}
+
 /// What belongs to a file, not to the request.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Trait {

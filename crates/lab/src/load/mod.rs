@@ -29,11 +29,12 @@ pub mod visitors;
 mod visits;
 mod walk;
 
+pub use files::zipf_files;
 pub use knee::{Knee, Sample, knee, knee_from};
 pub use plan::{Arrivals, LoadPlan, Mix, Pacing, Requests, Size, Spread, Stream};
 pub use process::{LoadError, Running, answer, run, run_command, run_here, start, start_in};
 pub use result::{Generator, LoadResult, StreamResult, Window, decode, encode};
 pub use tidegate_emulator::load::{Connections, NoBody, SendError, Timer};
-pub use traces::{TraceError, recorded_world_cup};
+pub use traces::{Recorded, TraceError, recorded_requests, recorded_world_cup};
 pub use visits::{PageResult, Sessions};
 pub use walk::{Draw, Page, Walk};

@@ -23,6 +23,8 @@ const BYTES_MAX: u64 = 64 << 20;
 /// Lines of a trace at most.
 const LINES_MAX: usize = 2_000_000;
 const WORLD_CUP_FILE: &str = "wc98_day53_105min_interarrivals.delta.gz";
+/// The archive's own sample of requests, in the common log format.
+const WORLD_CUP_LOG: &str = "wc98_test_log_1000.clf.gz";
 const NASA_FILE: &str = "nasa_19950701_first10k.tsv.gz";
 /// Of the modelled ones, so that they are the same in every run and every arm.
 const SHAPE_SEED: u64 = 0x1998;
@@ -50,11 +52,11 @@ pub(super) struct Trace {
 
 /// One recorded request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Recorded {
+pub struct Recorded {
     /// Rank of its URL by first appearance.
-    pub(super) file: u32,
+    pub file: u32,
     /// Size of the answer.
-    pub(super) bytes: u32,
+    pub bytes: u32,
 }
 
 /// A trace that is there and cannot be used.
@@ -101,6 +103,44 @@ pub fn recorded_world_cup() -> Result<PathBuf, String> {
             path.display()
         )),
     }
+}
+
+/// A thousand recorded requests of the World Cup's site, in their order, or why they are not at hand.
+///
+/// # Errors
+/// A sentence that says where they were looked for, or what is wrong with them.
+pub fn recorded_requests() -> Result<Vec<Recorded>, String> {
+    let path = folder().join(WORLD_CUP_LOG);
+    let read = requests_of_log(&path).map_err(|error| error.to_string())?;
+    read.ok_or_else(|| {
+        let path = path.display();
+        format!("the recorded requests are not at hand: there is no {path}")
+    })
+}
+
+/// The requests of a log in the common format; none without the file.
+fn requests_of_log(path: &Path) -> Result<Option<Vec<Recorded>>, TraceError> {
+    let Some(lines) = lines(path)? else {
+        return Ok(None);
+    };
+    let mut ranks = std::collections::BTreeMap::new();
+    let mut requests = Vec::new();
+    for (index, line) in lines.text.iter().enumerate() {
+        let quoted: Vec<_> = line.splitn(3, '"').collect();
+        let &[_, request, rest] = quoted.as_slice() else {
+            return Err(lines.wrong(index, "a request in quotes"));
+        };
+        let url = request.split(' ').nth(1);
+        let url = url.ok_or_else(|| lines.wrong(index, "method and URL in quotes"))?;
+        let bytes = rest.split_whitespace().nth(1);
+        let bytes = bytes.ok_or_else(|| lines.wrong(index, "status and bytes at its end"))?;
+        let next = ranks.len() as u32;
+        requests.push(Recorded {
+            file: *ranks.entry(url.to_owned()).or_insert(next),
+            bytes: bytes.parse().unwrap_or(0), // "-" stands for none
+        });
+    }
+    Ok(Some(requests))
 }
 
 /// The World Cup's arrivals.

@@ -96,3 +96,26 @@ fn the_recorded_traces_are_what_the_model_claims_to_be() {
         half(&model)
     );
 }
+
+#[test]
+fn a_common_log_gives_files_and_sizes_in_its_order() {
+    let line = |url: &str, end: &str| {
+        format!("7 - - [30/Apr/1998:21:30:17 +0000] \"GET {url} HTTP/1.0\" {end}\n")
+    };
+    let text = [
+        line("/a", "200 10"),
+        line("/b", "304 -"),
+        line("/a", "200 10"),
+    ];
+    let folder = folder_with(WORLD_CUP_LOG, &text.concat());
+    let path = folder.join(WORLD_CUP_LOG);
+    let requests = requests_of_log(&path).unwrap().unwrap();
+    let files: Vec<_> = requests.iter().map(|it| (it.file, it.bytes)).collect();
+    assert_eq!(files, [(0, 10), (1, 0), (0, 10)]);
+    std::fs::remove_dir_all(folder).unwrap();
+    let folder = folder_with(WORLD_CUP_LOG, "7 - - no request\n");
+    let error = requests_of_log(&folder.join(WORLD_CUP_LOG)).unwrap_err();
+    assert!(error.to_string().contains("line 1"), "{error}");
+    std::fs::remove_dir_all(folder).unwrap();
+    assert_eq!(requests_of_log(Path::new("/nonexistent")).unwrap(), None);
+}

@@ -12,6 +12,7 @@
 
 mod api_server;
 mod burst_clients;
+pub(super) mod burst_files;
 pub(super) mod burst_length;
 mod burst_runs;
 pub(super) mod discovery;
