@@ -14,6 +14,7 @@
 //! * [`quiet`]: since when a node has had no request, where no agent says that it is drained.
 //! * [`mover`]: one front-end's part, each S.
 //! * [`atomics`]: the same operations on bare words, as engines carry them out.
+//! * [`follow`]: which of other front-ends' moves are followed at one look.
 //! * [`home`]: what a home's words say, and how it begins.
 //! * [`arrivals`]: what a node's word says, and how it begins.
 //! * [`memory`]: the words of a cluster with one front-end.
@@ -27,6 +28,7 @@ pub mod atomics;
 pub mod carry;
 pub mod choice;
 pub mod evidence;
+pub mod follow;
 pub mod home;
 pub mod lease;
 pub mod memory;

@@ -67,10 +67,11 @@ impl Places {
     /// The site that a node serves here.
     pub(super) fn site_of(&self, node: NodeNumber, topology: &Topology) -> Option<SiteNumber> {
         let id = self.node(node)?;
-        self.number_of(topology.node(id).site)
+        self.site_number(topology.node(id).site)
     }
 
-    fn number_of(&self, site: SiteId) -> Option<SiteNumber> {
+    /// The number of a site of the topology.
+    pub(super) fn site_number(&self, site: SiteId) -> Option<SiteNumber> {
         let place = self.sites.iter().position(|it| *it == Some(site));
         place.map(|place| SiteNumber(place as u8))
     }
@@ -117,7 +118,7 @@ impl Places {
     ) -> Vec<NodeSight> {
         let ready = |id: NodeId| {
             let node = topology.node(id);
-            let site = self.number_of(node.site).filter(|_| node.is_ready())?;
+            let site = self.site_number(node.site).filter(|_| node.is_ready())?;
             let is_up = node.health == Health::Up;
             Some(ReadyNode { site, is_up })
         };

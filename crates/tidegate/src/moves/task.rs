@@ -2,6 +2,7 @@
 
 mod back;
 mod emptied;
+mod follow;
 mod freeze;
 mod shown;
 mod withheld;
@@ -16,6 +17,7 @@ use tidegate_core::director::RAMP_SPEED_MAX;
 use tidegate_core::moves::atomics::WordAtomic;
 use tidegate_core::moves::carry::{CarryConfig, NodeTurn};
 use tidegate_core::moves::choice::ChosenMove;
+use tidegate_core::moves::follow::Follower;
 use tidegate_core::moves::lease::Patience;
 use tidegate_core::moves::memory::MemoryWords;
 use tidegate_core::moves::mover::{Mover, MoverConfig, MoverLook};
@@ -78,6 +80,7 @@ pub(crate) struct MovesTask {
     shown_at: Timestamp,
     /// No change of the cluster is asked for before.
     again_at: Timestamp,
+    follower: Follower,
 }
 
 impl MovesTask {
@@ -105,6 +108,7 @@ impl MovesTask {
             trouble: None,
             shown_at: Timestamp::ZERO,
             again_at: Timestamp::ZERO,
+            follower: Follower::default(),
         }
     }
 
@@ -162,8 +166,8 @@ impl MovesTask {
                 NodeTurn::Leaves(_) => self.leave(node).await,
             }
         }
-        self.withhold_others().await;
-        self.follow_words(now).await;
+        let waiting = self.follow_words(now).await;
+        self.withhold_others(&waiting).await;
         if let Some(party) = &mut self.party {
             for (site, stood) in help {
                 party.run(Attempt::help(site, stood, now)).await;
@@ -229,99 +233,6 @@ impl MovesTask {
         (self.movable, self.reads) = (movable, reads);
     }
 
-    /// Has nodes serve here what their words say where other front-ends have moved them.
-    async fn follow_words(&mut self, now: Timestamp) {
-        let Some(party) = self.party.as_ref().filter(|it| it.believes()) else {
-            return;
-        };
-        let topology = self.shared.topology.load_full();
-        let numbers = (0..party.constitution().nodes()).map(|number| NodeNumber(number as u16));
-        let serving = numbers.filter_map(|node| {
-            let assignment = party.mover.assignment(node)?;
-            let here = party.places.site_of(node, &topology)?;
-            assignment.is_serving().then_some((node, here, assignment))
-        });
-        for (node, here, assignment) in serving.collect::<Vec<_>>() {
-            self.settle(node, assignment).await;
-            let is_own = self.under_way.by_node.contains_key(&node);
-            if here != assignment.site && !is_own && now >= self.again_at {
-                self.follow_other(node, here, assignment, now).await;
-            }
-        }
-    }
-
-    /// A move of ours that is neither at its end nor on its way came to nothing.
-    async fn settle(&mut self, node: NodeNumber, assignment: Assignment) {
-        let Some(begun) = self.under_way.by_node.get(&node) else {
-            return;
-        };
-        if !assignment.generation.is_after(begun.before) {
-            return;
-        }
-        if let Some(begun) = self.under_way.by_node.remove(&node) {
-            self.under_way.to_release.insert(begun.record.node.clone());
-            self.release_all().await;
-            self.end(begun.record, Some(IN_BETWEEN.into()));
-        }
-    }
-
-    /// Another front-end has a node serve a site.
-    async fn follow_other(
-        &mut self,
-        node: NodeNumber,
-        here: SiteNumber,
-        assignment: Assignment,
-        now: Timestamp,
-    ) {
-        let Some(seen) = self.seen(node, here, assignment) else {
-            return;
-        };
-        let assigned = BTreeMap::from([(seen.node.clone(), seen.to.clone())]);
-        let MoveRecord { node, from, to, .. } = &seen;
-        match self.cluster.assign(assigned).await {
-            Ok(()) => {
-                let text = format!("node {node} serves {to} instead of {from}, as its word says");
-                self.output.event("followed", &text);
-                self.history.push(MoveRecord {
-                    number: self.under_way.next_number(),
-                    assigned_us: Some(unix_us()),
-                    ..seen
-                });
-            }
-            Err(why) => {
-                self.again_at = now + AGAIN_AFTER;
-                let text = format!("node {node} cannot serve {to} here, as its word says: {why}");
-                self.output.event("not_followed", &text);
-            }
-        }
-    }
-
-    /// A move as the node's word shows it.
-    fn seen(
-        &self,
-        node: NodeNumber,
-        from: SiteNumber,
-        assignment: Assignment,
-    ) -> Option<MoveRecord> {
-        let constitution = self.party.as_ref()?.constitution();
-        let site = |number| constitution.site(number).map(|it| it.name.clone());
-        Some(MoveRecord {
-            number: 0,
-            at: output::now(),
-            own: false,
-            node: constitution.node_name(node)?.to_owned(),
-            from: site(from)?,
-            to: site(assignment.site)?,
-            cause: cause(assignment.cause).into(),
-            pressure: None,
-            expected: None,
-            failed: None,
-            generation: assignment.generation.get(),
-            decided_us: None,
-            assigned_us: None,
-        })
-    }
-
     /// A node gets no requests of its site any more, and none of another one yet.
     async fn leave(&mut self, node: NodeNumber) {
         let Some(party) = &self.party else { return };
@@ -352,8 +263,10 @@ impl MovesTask {
         let constitution = party.constitution();
         let names = constitution.node_name(node).zip(constitution.site(site));
         let Some((name, site)) = names else { return };
-        let generation = party.mover.assignment(node).map(|it| it.generation);
-        let is_later = |before| generation.is_some_and(|it| it.is_after(before));
+        let Some(assignment) = party.mover.assignment(node) else {
+            return;
+        };
+        let is_later = |before| assignment.generation.is_after(before);
         // What is there at the beginning is where it is, also if an operator's move has begun before that was seen.
         let begun = match self.under_way.by_node.entry(node) {
             Entry::Occupied(begun) if is_later(begun.get().before) => begun.remove(),
@@ -362,7 +275,7 @@ impl MovesTask {
         let (name, site) = (name.to_owned(), site.name.clone());
         if site != begun.record.to {
             let drain = self.orders.config.drain.unwrap_or_default();
-            let why = why_back(&begun, drain);
+            let why = why_back(&begun, assignment.cause, drain);
             self.under_way.to_release.insert(name);
             self.release_all().await;
             return self.end(begun.record, Some(why));

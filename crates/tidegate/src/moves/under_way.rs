@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tidegate_core::moves::carry::CarryCause;
-use tidegate_core::moves::words::{AgentStatus, AgentStep, Count24, NodeNumber};
+use tidegate_core::moves::words::{AgentStatus, AgentStep, Count24, MoveCause, NodeNumber};
 use tidegate_core::time::Timestamp;
 use tidegate_core::units::format_duration;
 
@@ -133,8 +133,8 @@ fn is_back(cause: CarryCause) -> bool {
     }
 }
 
-/// Why a move was taken back, in a sentence.
-pub(super) fn why_back(begun: &BegunMove, drain: Duration) -> String {
+/// Why a move was taken back, in a sentence; `cause` is what the node's word says.
+pub(super) fn why_back(begun: &BegunMove, cause: MoveCause, drain: Duration) -> String {
     let from = &begun.record.from;
     match begun.back {
         Some(CarryCause::DrainTooLong) => format!(
@@ -152,6 +152,10 @@ pub(super) fn why_back(begun: &BegunMove, drain: Duration) -> String {
         Some(CarryCause::HookSilent) => {
             format!("its agent does not say what became of its hook: it is back at {from}")
         }
+        Some(CarryCause::Drained | CarryCause::Ready) | None if cause == MoveCause::Revert => format!(
+            "its drain took too long or its hook failed, the agent's log says which: another front-end has brought it \
+             back to {from}"
+        ),
         Some(CarryCause::Drained | CarryCause::Ready) | None => {
             format!("another front-end, or another move, has brought it back to {from}")
         }
@@ -191,8 +195,11 @@ mod tests {
         assert!(moves.has(1) && !moves.has(2));
         moves.on_carried(one, CarryCause::Drained, None);
         assert_eq!(moves.by_node[&one].back, None);
+        let why = |cause| why_back(&moves.by_node[&one], cause, Duration::from_secs(5));
+        assert!(why(MoveCause::Revert).contains("another front-end has brought it back to blog"));
+        assert!(why(MoveCause::Operator).contains("or another move, has brought it back to blog"));
         moves.on_carried(one, CarryCause::DrainTooLong, None);
-        let why = why_back(&moves.by_node[&one], Duration::from_secs(5));
+        let why = why_back(&moves.by_node[&one], MoveCause::Revert, Duration::from_secs(5));
         let expected = "requests of blog were still under way after 5s: it stays there";
         assert_eq!(why, expected);
         let agent = |exit_code| {
@@ -206,7 +213,7 @@ mod tests {
         };
         for (code, expected) in [(7, "with exit code 7"), (255, "took too long")] {
             moves.on_carried(one, CarryCause::HookFailed, agent(code));
-            let why = why_back(&moves.by_node[&one], Duration::from_secs(5));
+            let why = why_back(&moves.by_node[&one], MoveCause::Revert, Duration::from_secs(5));
             assert!(
                 why.contains(expected) && why.ends_with("back at blog"),
                 "{why}"

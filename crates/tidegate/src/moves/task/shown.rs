@@ -10,6 +10,7 @@ use tidegate_core::moves::numbering::Constitution;
 use tidegate_core::moves::words::{
     AgentStep, Assignment, AssignmentState, LockState, NodeNumber, SiteNumber,
 };
+use tidegate_core::topology::Topology;
 use tidegate_remote::clock;
 
 use super::MovesTask;
@@ -52,7 +53,9 @@ impl MovesTask {
     /// Shows onlookers what is known.
     pub(super) fn show(&self) {
         let on_their_way = self.party.as_ref().map_or_else(BTreeMap::new, on_their_way);
-        let sites = self.party.as_ref().map_or_else(Vec::new, sites);
+        let sites = self.party.as_ref();
+        let topology = self.shared.topology.load();
+        let sites = sites.map_or_else(Vec::new, |it| site_rows(it, &topology));
         let unfollowed = self.party.as_ref().map(Party::unfollowed);
         let under_way = self.shown_under_way();
         let held_back = self.held_back();
@@ -76,16 +79,16 @@ impl MovesTask {
     }
 }
 
-/// The sites as onlookers see them.
-fn sites(party: &Party) -> Vec<MovesSite> {
+/// The sites as onlookers see them. A node whose word is not known counts where it is here.
+fn site_rows(party: &Party, topology: &Topology) -> Vec<MovesSite> {
     let constitution = party.constitution();
     let numbers = (0..constitution.sites()).map(|number| SiteNumber(number as u8));
     let shown = numbers.filter_map(|number| {
         let (rules, mind) = (constitution.site(number)?, party.mover.site(number)?);
         let nodes = (0..constitution.nodes()).map(|node| NodeNumber(node as u16));
         let of_it = |node: &NodeNumber| {
-            let assignment = party.mover.assignment(*node);
-            assignment.is_some_and(|it| it.site == number)
+            let word = party.mover.assignment(*node).map(|it| it.site);
+            word.or_else(|| party.places.site_of(*node, topology)) == Some(number)
         };
         let pressure = mind.load.pressure();
         Some(MovesSite {

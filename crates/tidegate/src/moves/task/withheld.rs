@@ -46,8 +46,8 @@ impl MovesTask {
         self.under_way.to_release.insert(node);
     }
 
-    /// Withholds requests from nodes on their way, and gives them to those again that are back.
-    pub(super) async fn withhold_others(&mut self) {
+    /// Withholds requests from nodes on their way but these, and gives them to those again that are back.
+    pub(super) async fn withhold_others(&mut self, but: &[NodeNumber]) {
         if self.orders.config.drain.is_none() {
             return;
         }
@@ -67,7 +67,7 @@ impl MovesTask {
                 let is_withheld = topology.node(id).withheld;
                 let is_here = party.places.site_of(node, &topology) == Some(assignment.site);
                 match assignment.is_serving() {
-                    false if !is_withheld => leave.push(name.to_owned()),
+                    false if !is_withheld && !but.contains(&node) => leave.push(name.to_owned()),
                     true if is_withheld && is_here => back.push(name.to_owned()),
                     true | false => {}
                 }
