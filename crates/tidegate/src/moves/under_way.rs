@@ -152,10 +152,12 @@ pub(super) fn why_back(begun: &BegunMove, cause: MoveCause, drain: Duration) -> 
         Some(CarryCause::HookSilent) => {
             format!("its agent does not say what became of its hook: it is back at {from}")
         }
-        Some(CarryCause::Drained | CarryCause::Ready) | None if cause == MoveCause::Revert => format!(
-            "its drain took too long or its hook failed, the agent's log says which: another front-end has brought it \
+        Some(CarryCause::Drained | CarryCause::Ready) | None if cause == MoveCause::Revert => {
+            format!(
+                "its drain took too long or its hook failed, the agent's log says which: another front-end has brought it \
              back to {from}"
-        ),
+            )
+        }
         Some(CarryCause::Drained | CarryCause::Ready) | None => {
             format!("another front-end, or another move, has brought it back to {from}")
         }
@@ -199,7 +201,11 @@ mod tests {
         assert!(why(MoveCause::Revert).contains("another front-end has brought it back to blog"));
         assert!(why(MoveCause::Operator).contains("or another move, has brought it back to blog"));
         moves.on_carried(one, CarryCause::DrainTooLong, None);
-        let why = why_back(&moves.by_node[&one], MoveCause::Revert, Duration::from_secs(5));
+        let why = why_back(
+            &moves.by_node[&one],
+            MoveCause::Revert,
+            Duration::from_secs(5),
+        );
         let expected = "requests of blog were still under way after 5s: it stays there";
         assert_eq!(why, expected);
         let agent = |exit_code| {
@@ -213,7 +219,11 @@ mod tests {
         };
         for (code, expected) in [(7, "with exit code 7"), (255, "took too long")] {
             moves.on_carried(one, CarryCause::HookFailed, agent(code));
-            let why = why_back(&moves.by_node[&one], MoveCause::Revert, Duration::from_secs(5));
+            let why = why_back(
+                &moves.by_node[&one],
+                MoveCause::Revert,
+                Duration::from_secs(5),
+            );
             assert!(
                 why.contains(expected) && why.ends_with("back at blog"),
                 "{why}"
