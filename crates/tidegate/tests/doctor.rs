@@ -162,6 +162,45 @@ fn the_agents_own_port_is_its_own_while_it_runs() {
 }
 
 #[test]
+fn what_an_agent_reports_of_and_where_is_examined() {
+    let folder = folder("doctor-reports");
+    let key = node_key(&master_key(&folder), "n1");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (metrics, check) = (taken.local_addr().unwrap(), free_address());
+    let (own, missing) = (std::process::id(), folder.join("missing.pid"));
+    let pid_file = folder.join("own.pid");
+    std::fs::write(&pid_file, format!("{own}\n")).unwrap();
+    let file = folder.join("agent.toml");
+    let text = format!(
+        "[agent]\nkey_file = {:?}\nlisten = \"{}\"\n\
+         watch = [{pid_file:?}, {missing:?}, \"no-such-server\"]\n\
+         [agent.metrics]\nlisten = \"{metrics}\"\n[agent.agent_check]\nlisten = \"{check}\"\n\
+         [agent.snmp]\nagentx = {:?}\n",
+        key,
+        free_address(),
+        folder.join("master"),
+    );
+    std::fs::write(&file, text).unwrap();
+    let mut command = tidegate();
+    let ran = command.args(["doctor", "--json", "-c"]).arg(&file).output();
+    let value: Value = serde_json::from_slice(&ran.unwrap().stdout).unwrap();
+    let levels = |check: &str| {
+        let all = of(&value, check).into_iter();
+        all.map(|it| it["level"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(levels("port"), ["ok", "ok", "fail"], "{value}");
+    assert_eq!(levels("watch"), ["ok", "warn", "warn"], "{value}");
+    assert_eq!(levels("snmpd"), ["warn"], "{value}");
+    assert!(
+        of(&value, "snmpd")[0]["remedy"]
+            .as_str()
+            .unwrap()
+            .contains("master agentx")
+    );
+}
+
+#[test]
 fn each_endpoint_of_an_etcd_that_keeps_words_is_asked() {
     let folder = folder("doctor-etcd");
     let closed = [free_address(), free_address()];

@@ -20,8 +20,8 @@ use crate::parse::{number32, process, saturated};
 
 /// A new walk over all processes begins this often.
 const WALK_PERIOD: Duration = Duration::from_secs(1);
-/// Open files are counted this often.
-const COUNT_PERIOD: Duration = Duration::from_millis(100);
+/// Open files are counted this often, or as often as that costs little: a limit that is reached is acted on within 20 ms.
+const COUNT_PERIOD: Duration = Duration::from_millis(5);
 /// Processes looked at per millisecond of the interval, at least.
 const STEP: usize = 4;
 /// Most processes that are walked over.

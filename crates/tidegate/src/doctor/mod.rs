@@ -13,6 +13,7 @@
 //! | `front_end` | open files, ports' privileges and system limits against a front-end's configuration |
 //! | `ports` | addresses to listen on: taken, or not this machine's |
 //! | `folders` | keys, state, access log |
+//! | `reports` | what an agent needs for its reports: watched processes, the host's `snmpd` |
 //! | `nodes` | which nodes and agents answer |
 //!
 //! Failure case: a limit or a privilege of the shell is not that of a service. Each line says what it looked at.
@@ -24,6 +25,7 @@ mod kernel;
 mod machine;
 mod nodes;
 mod ports;
+mod reports;
 
 use std::path::{Path, PathBuf};
 
@@ -163,7 +165,8 @@ fn examine(file: Option<&Path>) -> Vec<Diagnosis> {
     all.extend(folders::examine(&config, file));
     if let Some(agent) = &config.agent {
         all.extend(kernel::of_agent(&machine, agent));
-        all.extend(ports::of_agent(&ports::Taken::udp(), agent, file));
+        all.extend(ports::of_agent(agent, &config.reports, file));
+        all.extend(reports::examine(agent, &config.reports));
     }
     if let Some(front_end) = &config.front_end {
         all.extend(front_end::examine(&machine, &config, front_end));

@@ -14,7 +14,7 @@ use super::Diagnosis;
 use crate::client::{Client, NamedBy};
 use crate::config::address::overlap;
 use crate::config::own_files::is_one;
-use crate::config::{Config, FrontEnd};
+use crate::config::{Config, FrontEnd, Reports};
 use crate::models::Status;
 
 /// A TCP socket that listens, in the kernel's tables.
@@ -201,16 +201,26 @@ pub(super) fn examine(
     .collect()
 }
 
-/// Whether an agent's address can be had, or the agent that runs with its file has it.
-pub(super) fn of_agent(taken: &Taken, agent: &AgentConfig, file: &Path) -> Vec<Diagnosis> {
-    let wanted = Listening {
-        what: "agent",
-        address: agent.listen,
-    };
-    let owner = taken.at(agent.listen).and_then(|it| owner(it.inode));
+/// Whether the addresses of an agent and of its reports can be had, or the agent that runs with its file has them.
+pub(super) fn of_agent(agent: &AgentConfig, reports: &Reports, file: &Path) -> Vec<Diagnosis> {
+    let listening = |what, address| Listening { what, address };
+    let check = reports
+        .agent_check
+        .map(|it| listening("agent check", it.listen));
+    let metrics = reports.metrics.map(|it| listening("agent metrics", it));
+    let orca = reports.orca.map(|it| listening("agent ORCA", it.listen));
+    let own = of_one_agent(&Taken::udp(), listening("agent", agent.listen), file);
+    let tcp = Taken::tcp();
+    let reports = [check, metrics, orca].into_iter().flatten();
+    let all = reports.flat_map(|it| of_one_agent(&tcp, it, file));
+    own.into_iter().chain(all).collect()
+}
+
+fn of_one_agent(taken: &Taken, wanted: Listening, file: &Path) -> Vec<Diagnosis> {
+    let Listening { what, address } = wanted;
+    let owner = taken.at(address).and_then(|it| owner(it.inode));
     if owner.is_some_and(|it| it.name == OWN_NAME && is_agent_of(it.process, file)) {
-        let address = agent.listen;
-        let text = format!("agent {address}: the agent of this file has it, and runs");
+        let text = format!("{what} {address}: the agent of this file has it, and runs");
         return vec![Diagnosis::ok(CHECK, text)];
     }
     examine(taken, &[wanted], None)
