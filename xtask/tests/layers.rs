@@ -29,7 +29,7 @@ const CRATES: &[(&str, Layers)] = &[
             &["admission", "throttle"],
             &["topology"],
             &["director", "testing"],
-            &["picker"],
+            &["picker", "steer"],
         ],
     ),
     (
@@ -167,7 +167,7 @@ const CRATES: &[(&str, Layers)] = &[
             &["client", "driver", "privilege", "resources", "signals"],
             &["check", "learned"],
             &["upgrade"],
-            &["agent", "culprits", "reload", "simulate", "top"],
+            &["agent", "culprits", "reload", "simulate", "steer", "top"],
             &["discovery", "moves", "probe"],
             &["admin"],
             &["run"],

@@ -20,6 +20,7 @@
 //! * [`moves`]: nodes that change their site, by words that front-ends share.
 //! * [`places`]: tables that grow while they are read.
 //! * [`retry_budget`]: which failed requests may be tried again.
+//! * [`steer`]: weights for a balancer that is not Tidegate's.
 //! * [`stats`]: quantile, median and mean, as all crates take them.
 //! * [`throttle`]: orders that slow one class of requests down.
 //! * [`units`]: durations and sizes as people write them.
@@ -40,6 +41,7 @@ pub mod record;
 pub mod request;
 pub mod retry_budget;
 pub mod stats;
+pub mod steer;
 pub mod throttle;
 pub mod time;
 pub mod topology;

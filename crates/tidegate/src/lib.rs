@@ -35,6 +35,7 @@ mod secret_file;
 mod signals;
 mod simulate;
 mod state;
+mod steer;
 #[cfg(test)]
 mod testing;
 mod text;

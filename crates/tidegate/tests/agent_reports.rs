@@ -12,11 +12,11 @@ mod support;
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use support::greedy::Greedy;
+use support::haproxy::Haproxy;
 use support::orca::{OrcaClient, OrcaLoadReport};
 use support::{Process, ask, eventually, folder, free_address, master_key, node_key, tidegate};
 
@@ -87,63 +87,22 @@ impl Reporter {
     }
 }
 
-/// A stock HAProxy whose servers have an agent check each.
-struct Haproxy {
-    socket: PathBuf,
-    _process: Process,
-}
-
-impl Haproxy {
-    /// `servers`: name, and what the agent is sent.
-    fn start(folder: &Path, agent: SocketAddr, servers: &[(&str, &str)]) -> Self {
-        let socket = folder.join("haproxy.sock");
-        let mut text = format!(
-            "global\n  stats socket {} level admin\ndefaults\n  mode http\n  timeout connect 1s\n  timeout client 5s\n  \
-             timeout server 5s\nfrontend f\n  bind {}\n  default_backend b\nbackend b\n",
-            socket.display(),
-            free_address()
-        );
-        for (name, sends) in servers {
-            let sends = match sends.is_empty() {
-                true => String::new(),
-                false => format!(" agent-send \"{sends}\\n\""),
-            };
-            text.push_str(&format!(
-                "  server {name} {} weight 100 maxconn 50 agent-check agent-addr {} agent-port {} agent-inter 500ms{sends}\n",
-                free_address(),
-                agent.ip(),
-                agent.port()
-            ));
-        }
-        let file = folder.join("haproxy.cfg");
-        std::fs::write(&file, text).unwrap();
-        let mut command = Command::new("haproxy");
-        let log = std::fs::File::create(folder.join("haproxy.log")).unwrap();
-        command.args(["-db", "-f"]).arg(&file);
-        let process = Process::start(command.stdout(Stdio::null()).stderr(log));
-        eventually("HAProxy's socket", || UnixStream::connect(&socket).ok());
-        Self {
-            socket,
-            _process: process,
-        }
-    }
-
-    /// A column of `show stat` for a server.
-    fn stat(&self, server: &str, column: &str) -> String {
-        let mut stream = UnixStream::connect(&self.socket).unwrap();
-        stream.write_all(b"show stat\n").unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        let mut lines = text
-            .lines()
-            .map(|line| line.trim_start_matches("# ").split(','));
-        let at = lines.next().unwrap().position(|it| it == column).unwrap();
-        let mut line = lines.find_map(|line| {
-            let fields: Vec<_> = line.collect();
-            (fields.get(1) == Some(&server)).then_some(fields)
-        });
-        line.as_mut().expect("the server is there")[at].to_owned()
-    }
+/// A stock HAProxy whose servers have an agent check each: name, and what the agent is sent.
+fn haproxy(folder: &Path, agent: SocketAddr, servers: &[(&str, &str)]) -> Haproxy {
+    let line = |(name, sends): &(&str, &str)| {
+        let sends = match sends.is_empty() {
+            true => String::new(),
+            false => format!(" agent-send \"{sends}\\n\""),
+        };
+        format!(
+            "server {name} {} weight 100 maxconn 50 agent-check agent-addr {} agent-port {} agent-inter 500ms{sends}",
+            free_address(),
+            agent.ip(),
+            agent.port()
+        )
+    };
+    let lines: Vec<_> = servers.iter().map(line).collect();
+    Haproxy::start(folder, &lines)
 }
 
 fn has_haproxy() -> bool {
@@ -162,7 +121,7 @@ fn a_stock_haproxy_weighs_a_server_by_its_agent() {
     let folder = folder("agent-reports-haproxy");
     let agent = Reporter::start(&folder);
     let servers = [("plain", ""), ("limited", "shop/limited maxconn=200")];
-    let haproxy = Haproxy::start(&folder, agent.agent_check, &servers);
+    let haproxy = haproxy(&folder, agent.agent_check, &servers);
     for (server, _) in servers {
         let weight = eventually("the agent was asked", || {
             let status = haproxy.stat(server, "agent_status");
@@ -187,7 +146,7 @@ fn a_soft_limit_is_said_to_a_stock_haproxy() {
     let mut greedy = Greedy::start(&folder);
     let agent = Reporter::start_with(&folder, &greedy.watch());
     let servers = [("least", ""), ("out", "at_limit=down")];
-    let haproxy = Haproxy::start(&folder, agent.agent_check, &servers);
+    let haproxy = haproxy(&folder, agent.agent_check, &servers);
     let is = |server, weight: &str, status: &str| {
         let is_so =
             haproxy.stat(server, "weight") == weight && haproxy.stat(server, "status") == status;

@@ -54,6 +54,7 @@ pub(super) fn run(command: Command, output: Output) -> Result<(), Failure> {
         Command::Throttle(args) => throttle::throttle(&args, output),
         Command::Release { class, admin } => throttle::release(class, &admin, output),
         Command::Upgrade { admin } => upgrade(&admin, output),
+        Command::Steer(args) => crate::steer::run(&args, output),
         Command::Simulate(args) => crate::simulate::run(&args, output),
         Command::Culprits(args) => culprits::command::run(&args, output),
         Command::Completions { shell } => {

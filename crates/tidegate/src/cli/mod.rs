@@ -21,6 +21,7 @@ use crate::demo::DemoArgs;
 use crate::doctor::DoctorArgs;
 use crate::output::Output;
 use crate::simulate::SimulateArgs;
+use crate::steer::SteerArgs;
 use crate::top::TopArgs;
 use crate::upgrade::successor;
 use quick::SourceArgs;
@@ -109,6 +110,8 @@ enum Command {
         #[command(flatten)]
         admin: AdminArgs,
     },
+    /// Have the weights of another balancer follow the loads of its servers.
+    Steer(SteerArgs),
     /// Play policies against modelled clusters in virtual time.
     Simulate(SimulateArgs),
     /// Tell which requests load which resource: of a running front-end, or from access logs and sysstat.

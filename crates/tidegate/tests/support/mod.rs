@@ -5,6 +5,7 @@
 pub(crate) mod client;
 pub(crate) mod culprits;
 pub(crate) mod greedy;
+pub(crate) mod haproxy;
 pub(crate) mod moving;
 pub(crate) mod orca;
 pub(crate) mod published;

@@ -1,0 +1,241 @@
+//! `tidegate steer haproxy` beside a stock HAProxy: weights follow loads that the test publishes.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test ends where something is missing, and says what it skips"
+)]
+
+mod support;
+
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use serde_json::Value;
+use support::haproxy::Haproxy;
+use support::published::PublishedLoad;
+use support::{Process, eventually, folder, free_address, tidegate};
+use tidegate_remote::RegionMemory;
+
+/// What is set instead of 256 at least: what is within a sixteenth of it stays.
+const MOST: u32 = 240;
+
+/// Two nodes, and the configuration that names them.
+struct Scene {
+    folder: PathBuf,
+    addresses: [SocketAddr; 2],
+    loads: [PublishedLoad; 2],
+}
+
+impl Scene {
+    fn new(test: &str) -> Self {
+        let folder = folder(&format!("steer-{test}"));
+        let process = std::process::id();
+        let paths = [1, 2].map(|node| format!("/dev/shm/tidegate-steer-{test}-n{node}-{process}"));
+        let start = |path: &String| {
+            let memory = RegionMemory::create(Path::new(path)).unwrap();
+            PublishedLoad::start(Arc::new(memory))
+        };
+        let loads = [start(&paths[0]), start(&paths[1])];
+        let addresses = [free_address(), free_address()];
+        let mut text = format!(
+            "[load]\nrealtime = false\n[admin]\naddress = \"{}\"\n[[listener]]\naddress = \"{}\"\n\
+             [[site]]\nname = \"shop\"\nhosts = [\"*\"]\n",
+            free_address(),
+            free_address()
+        );
+        for (index, (path, address)) in paths.iter().zip(addresses).enumerate() {
+            text.push_str(&format!(
+                "[[node]]\nname = \"n{}\"\naddress = \"{address}\"\nsite = \"shop\"\n\
+                 load = {{ transport = \"shm\", path = \"{path}\" }}\n",
+                index + 1
+            ));
+        }
+        std::fs::write(folder.join("tidegate.toml"), text).unwrap();
+        Self {
+            folder,
+            addresses,
+            loads,
+        }
+    }
+
+    /// With both nodes as servers, of these weights.
+    fn haproxy(&self, weights: [u32; 2]) -> Haproxy {
+        let servers = [0, 1].map(|index| {
+            let (address, weight) = (self.addresses[index], weights[index]);
+            format!("server s{} {address} weight {weight}", index + 1)
+        });
+        Haproxy::start(&self.folder, &servers)
+    }
+
+    fn command(&self, haproxy: &Haproxy) -> Command {
+        self.command_at(&haproxy.socket)
+    }
+
+    fn command_at(&self, socket: &Path) -> Command {
+        let mut command = tidegate();
+        command
+            .args(["--json", "steer", "haproxy", "--interval", "100ms", "-c"])
+            .arg(self.folder.join("tidegate.toml"))
+            .arg("--socket")
+            .arg(socket);
+        command
+    }
+
+    fn steer(&self, haproxy: &Haproxy, more: &[&str]) -> Process {
+        let out = File::create(self.folder.join("steer.out")).unwrap();
+        let log = File::create(self.folder.join("steer.log")).unwrap();
+        let mut command = self.command(haproxy);
+        Process::start(command.args(more).stdout(out).stderr(log))
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.join("steer.log")).unwrap()
+    }
+
+    fn await_event(&self, name: &str) {
+        let part = format!("\"event\":\"{name}\"");
+        eventually(name, || self.log().contains(&part).then_some(()));
+    }
+
+    /// What is said at the end.
+    fn ended(&self, mut steer: Process) -> (Option<i32>, Value) {
+        steer.signal("TERM");
+        let code = steer.wait();
+        let text = std::fs::read_to_string(self.folder.join("steer.out")).unwrap();
+        (code, serde_json::from_str(&text).unwrap())
+    }
+}
+
+fn has_haproxy() -> bool {
+    let found = Command::new("haproxy").arg("-v").output().is_ok();
+    if !found {
+        println!("SKIPPED: haproxy is not installed");
+    }
+    found
+}
+
+#[test]
+fn weights_follow_the_loads_and_are_put_back() {
+    if !has_haproxy() {
+        return;
+    }
+    let scene = Scene::new("follow");
+    let haproxy = scene.haproxy([100, 50]);
+    scene.loads[1].set(3);
+    let steer = scene.steer(&haproxy, &[]);
+    eventually("the second one has little weight", || {
+        (haproxy.weight("s1") >= MOST && haproxy.weight("s2") < 10).then_some(())
+    });
+    scene.loads[0].set(3);
+    scene.loads[1].set(0);
+    eventually("the first one has little weight", || {
+        (haproxy.weight("s2") >= MOST && haproxy.weight("s1") < 20).then_some(())
+    });
+    let (code, report) = scene.ended(steer);
+    assert_eq!(
+        (code, &report["restored"]),
+        (Some(0), &Value::from(2)),
+        "{report}"
+    );
+    assert_eq!((haproxy.weight("s1"), haproxy.weight("s2")), (100, 50));
+}
+
+#[test]
+fn what_an_operator_orders_stands() {
+    if !has_haproxy() {
+        return;
+    }
+    let scene = Scene::new("operator");
+    let haproxy = scene.haproxy([100, 100]);
+    haproxy.say("set server b/s1 state drain");
+    scene.loads[1].set(3);
+    let steer = scene.steer(&haproxy, &[]);
+    eventually("weights are set", || {
+        (haproxy.weight("s2") < 10).then_some(())
+    });
+    assert_eq!(haproxy.stat("s1", "status"), "DRAIN");
+    haproxy.say("set server b/s2 weight 77");
+    scene.await_event("left_alone");
+    scene.loads[1].set(0);
+    scene.loads[0].set(3);
+    let (code, report) = scene.ended(steer);
+    assert_eq!(
+        (code, &report["restored"]),
+        (Some(0), &Value::from(1)),
+        "{report}"
+    );
+    assert_eq!((haproxy.weight("s1"), haproxy.weight("s2")), (100, 77));
+    assert_eq!(haproxy.stat("s1", "status"), "DRAIN");
+    // What is not the configured weight from the start is an order as well.
+    let steer = scene.steer(&haproxy, &[]);
+    scene.await_event("left_alone");
+    scene.ended(steer);
+    let steer = scene.steer(&haproxy, &["--take-over"]);
+    eventually("it is steered", || {
+        (haproxy.weight("s2") >= MOST).then_some(())
+    });
+    scene.ended(steer);
+    assert_eq!(haproxy.weight("s2"), 100);
+}
+
+#[test]
+fn a_restarted_haproxy_is_steered_again() {
+    if !has_haproxy() {
+        return;
+    }
+    let scene = Scene::new("restart");
+    let mut haproxy = scene.haproxy([100, 100]);
+    scene.loads[1].set(3);
+    let steer = scene.steer(&haproxy, &[]);
+    let steered = |haproxy: &Haproxy| (haproxy.weight("s2") < 10).then_some(());
+    eventually("weights are set", || steered(&haproxy));
+    haproxy.restart();
+    eventually("weights are set again", || steered(&haproxy));
+    scene.ended(steer);
+    assert_eq!((haproxy.weight("s1"), haproxy.weight("s2")), (100, 100));
+}
+
+#[test]
+fn a_dry_run_sets_nothing() {
+    if !has_haproxy() {
+        return;
+    }
+    let scene = Scene::new("dry");
+    let haproxy = scene.haproxy([100, 100]);
+    scene.loads[1].set(3);
+    let steer = scene.steer(&haproxy, &["--dry-run"]);
+    scene.await_event("would_set");
+    let (code, report) = scene.ended(steer);
+    assert_eq!(
+        (code, &report["set"]),
+        (Some(0), &Value::from(0)),
+        "{report}"
+    );
+    assert_eq!((haproxy.weight("s1"), haproxy.weight("s2")), (100, 100));
+}
+
+#[test]
+fn what_is_wrong_from_the_start_is_said() {
+    if !has_haproxy() {
+        return;
+    }
+    let scene = Scene::new("wrong");
+    let other = free_address();
+    let haproxy = Haproxy::start(&scene.folder, &[format!("server other {other}")]);
+    let failed = |command: &mut Command| {
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let said = failed(&mut scene.command(&haproxy));
+    assert!(said.contains(&format!("HAProxy has: {other}")), "{said}");
+    let said = failed(scene.command(&haproxy).args(["--backend", "none"]));
+    assert!(said.contains("none"), "{said}");
+    let said = failed(&mut scene.command_at(Path::new("/no/such.sock")));
+    assert!(said.contains("/no/such.sock"), "{said}");
+}
