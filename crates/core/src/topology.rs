@@ -4,6 +4,7 @@
 //! goes to another one only when nothing means the old one any more; a site's only to a site of the same name.
 
 mod change;
+mod check;
 pub mod discovered;
 mod health;
 pub mod routes;
@@ -14,9 +15,11 @@ use std::sync::Arc;
 
 use crate::admission::AdmissionConfig;
 pub use change::{ChangeError, ClusterChange, Edit, GroupWanted, Named, NodeWanted};
-pub use health::{
-    CheckConfig, CheckFailure, CheckMethod, CheckRequest, CheckResult, HealthConfig, HttpCheck,
+pub use check::{
+    BytesCheck, CheckConfig, CheckFailure, CheckMethod, CheckRequest, CheckResult, DnsCheck,
+    DnsRecords, HttpCheck, SoaWanted,
 };
+pub use health::HealthConfig;
 
 pub use crate::ids::{GroupId, NodeId, SiteId};
 pub use crate::load::Group;

@@ -16,14 +16,14 @@ use tidegate_core::policy::{PolicyConfig, PolicyKind};
 use tidegate_core::prng::Prng;
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{
-    CheckConfig, CheckFailure, CheckRequest, CheckResult, ClusterChange, ClusterSpec, GroupId,
-    HealthConfig, Membership, NodeId, NodeSpec, SiteId, SiteSpec, Topology,
+    BytesCheck, CheckConfig, CheckFailure, CheckRequest, CheckResult, ClusterChange, ClusterSpec,
+    GroupId, HealthConfig, Membership, NodeId, NodeSpec, SiteId, SiteSpec, Topology,
 };
 
 const WORKERS: usize = 3;
 const STEPS: u32 = 3000;
 const CHECK: CheckConfig = CheckConfig {
-    request: CheckRequest::Tcp,
+    request: CheckRequest::Tcp(BytesCheck::NOTHING),
     port: None,
     interval: Duration::from_millis(20),
     timeout: Duration::from_millis(10),

@@ -1,24 +1,21 @@
-//! Carries checks out: asks a node as its site wants it, and says what is wrong with the answer.
+//! Carries checks out: asks a node as its site wants it, and says what is wrong with the answer. A file per kind.
 //!
 //! Each check has a connection of its own, which ends with it: what is asked is whether a new client would be served.
 //! So many run at once and no more, and of an answer so much is read as is needed, and no more than 64 KiB.
+
+mod dns;
+mod http;
+mod tcp;
+mod udp;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::header::{CONNECTION, HOST, USER_AGENT};
-use http::{Request, Response};
-use http_body_util::{BodyExt, Empty};
-use hyper::body::Incoming;
-use hyper_util::rt::TokioIo;
 use tidegate_core::director::CheckDue;
 use tidegate_core::time::Timestamp;
-use tidegate_core::topology::{
-    CheckConfig, CheckFailure, CheckRequest, CheckResult, HttpCheck, NodeId,
-};
+use tidegate_core::topology::{CheckConfig, CheckFailure, CheckRequest, CheckResult, NodeId};
 use tidegate_proxy::{Shared, is_own_fault};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -28,10 +25,8 @@ use crate::driver::Overrides;
 
 /// Checks that run at once; the others wait for their turn.
 const RUNNING_MAX: usize = 128;
-/// Bytes of a response's head.
-const HEAD_BYTES_MAX: usize = 16 << 10;
-/// Bytes of a body that are looked at.
-const BODY_BYTES_MAX: usize = 64 << 10;
+/// Bytes of an answer that are looked at.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
 
 /// What became of a node's checks.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -157,113 +152,60 @@ pub(crate) async fn run(
     overrides.checked(due, result);
 }
 
+/// Why a check has not passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unwell {
+    /// This machine could not ask, which says nothing of the node.
+    Unasked,
+    /// That is wrong with the answer.
+    Failed(CheckFailure),
+}
+
+impl From<CheckFailure> for Unwell {
+    fn from(failure: CheckFailure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
 /// What a node makes of a check; nothing if this machine could not ask.
 async fn check(address: SocketAddr, config: &CheckConfig) -> Option<CheckResult> {
-    let asked = timeout(config.timeout, async {
-        let stream = match TcpStream::connect(address).await {
-            Err(error) if is_own_fault(&error) => return None,
-            Err(_) => return Some(Err(CheckFailure::Connect)),
-            Ok(stream) => stream,
-        };
-        Some(match &config.request {
-            CheckRequest::Tcp => Ok(()),
-            CheckRequest::Http(wanted) => ask(stream, address, wanted).await,
-        })
-    });
-    let result = asked.await.unwrap_or(Some(Err(CheckFailure::Timeout)))?;
-    Some(match result {
-        Ok(()) => CheckResult::Passed,
-        Err(failure) => CheckResult::Failed(failure),
-    })
-}
-
-async fn ask(
-    stream: TcpStream,
-    address: SocketAddr,
-    wanted: &HttpCheck,
-) -> Result<(), CheckFailure> {
-    let host = wanted.host.clone().unwrap_or_else(|| address.to_string());
-    let request = Request::builder()
-        .method(wanted.method.label())
-        .uri(&wanted.path)
-        .header(HOST, host)
-        .header(USER_AGENT, "tidegate-check")
-        .header(CONNECTION, "close")
-        .body(Empty::<Bytes>::new());
-    let request = request.map_err(|_| CheckFailure::Malformed)?;
-    let mut http = hyper::client::conn::http1::Builder::new();
-    http.max_buf_size(HEAD_BYTES_MAX);
-    let (mut sender, connection) = (http.handshake(TokioIo::new(stream)).await)
-        .map_err(|error: hyper::Error| failure(&error))?;
-    let answer = async {
-        let answer = sender.send_request(request).await;
-        judge(answer.map_err(|error| failure(&error))?, wanted).await
-    };
-    // The connection works for the answer, and ends with it.
-    tokio::select! {
-        judged = answer => judged,
-        () = async { connection.await.ok(); std::future::pending().await } => Err(CheckFailure::Broken),
+    let asked = timeout(config.timeout, ask(address, &config.request)).await;
+    match asked.unwrap_or(Err(CheckFailure::Timeout.into())) {
+        Ok(()) => Some(CheckResult::Passed),
+        Err(Unwell::Failed(failure)) => Some(CheckResult::Failed(failure)),
+        Err(Unwell::Unasked) => None,
     }
 }
 
-/// Whether an answer is as wanted.
-async fn judge(answer: Response<Incoming>, wanted: &HttpCheck) -> Result<(), CheckFailure> {
-    let status = answer.status().as_u16();
-    if !wanted.takes(status) {
-        return Err(CheckFailure::Status(status));
+async fn ask(address: SocketAddr, request: &CheckRequest) -> Result<(), Unwell> {
+    match request {
+        CheckRequest::Tcp(wanted) => tcp::ask(address, wanted).await,
+        CheckRequest::Udp(wanted) => udp::ask(address, wanted).await,
+        CheckRequest::Dns(wanted) => dns::ask(address, wanted).await,
+        CheckRequest::Http(wanted) => http::ask(address, wanted).await,
     }
-    let Some(text) = &wanted.body else {
-        return Ok(());
-    };
-    let mut body = answer.into_body();
-    let mut read = Vec::new();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| failure(&error))?;
-        let Some(data) = frame.data_ref() else {
-            continue;
-        };
-        let from = read.len().saturating_sub(text.len());
-        let room = BODY_BYTES_MAX - read.len();
-        read.extend_from_slice(&data[..data.len().min(room)]);
-        if contains(&read[from..], text.as_bytes()) {
-            return Ok(());
-        }
-        if read.len() == BODY_BYTES_MAX {
-            break;
-        }
-    }
-    Err(CheckFailure::Body)
 }
 
+async fn connect(address: SocketAddr) -> Result<TcpStream, Unwell> {
+    match TcpStream::connect(address).await {
+        Err(error) if is_own_fault(&error) => Err(Unwell::Unasked),
+        Err(_) => Err(CheckFailure::Connect.into()),
+        Ok(stream) => Ok(stream),
+    }
+}
+
+/// Whether an answer contains a text; each contains the empty one.
 fn contains(bytes: &[u8], text: &[u8]) -> bool {
-    bytes.windows(text.len()).any(|window| window == text)
-}
-
-fn failure(error: &hyper::Error) -> CheckFailure {
-    match error.is_parse() {
-        true => CheckFailure::Malformed,
-        false => CheckFailure::Broken,
-    }
+    text.is_empty() || bytes.windows(text.len()).any(|window| window == text)
 }
 
 #[cfg(test)]
 mod tests {
-    use tidegate_core::topology::CheckMethod;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tidegate_core::topology::BytesCheck;
     use tokio::net::TcpListener;
 
     use super::*;
     use crate::testing;
-
-    fn http() -> HttpCheck {
-        HttpCheck {
-            method: CheckMethod::Get,
-            path: "/healthz?full=1".into(),
-            host: Some("shop.example".into()),
-            statuses: vec![200..=399],
-            body: None,
-        }
-    }
 
     fn config(request: CheckRequest) -> CheckConfig {
         CheckConfig {
@@ -276,108 +218,12 @@ mod tests {
         }
     }
 
-    /// What a check makes of a server that answers so, and what the server was asked.
-    fn asked(wanted: HttpCheck, answer: Vec<u8>) -> (CheckResult, String) {
-        testing::runtime().block_on(async {
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let address = listener.local_addr().unwrap();
-            let server = tokio::spawn(async move {
-                let (mut stream, _) = listener.accept().await.unwrap();
-                let mut head = vec![0; 1024];
-                let read = stream.read(&mut head).await.unwrap();
-                stream.write_all(&answer).await.ok();
-                head.truncate(read);
-                String::from_utf8(head).unwrap()
-            });
-            let config = config(CheckRequest::Http(wanted));
-            let result = check(address, &config).await.unwrap();
-            (result, server.await.unwrap())
-        })
-    }
-
-    fn answers(wanted: HttpCheck, answer: impl Into<Vec<u8>>) -> Result<(), CheckFailure> {
-        match asked(wanted, answer.into()).0 {
-            CheckResult::Passed => Ok(()),
-            CheckResult::Failed(failure) => Err(failure),
-        }
-    }
-
-    #[test]
-    fn a_node_is_asked_as_its_site_wants_it() {
-        let (result, head) = asked(http(), b"HTTP/1.1 204 No Content\r\n\r\n".to_vec());
-        assert_eq!(result, CheckResult::Passed);
-        assert!(
-            head.starts_with("GET /healthz?full=1 HTTP/1.1\r\n"),
-            "{head}"
-        );
-        assert!(head.contains("host: shop.example\r\n"), "{head}");
-        assert!(head.contains("user-agent: tidegate-check\r\n"), "{head}");
-        let wanted = HttpCheck {
-            method: CheckMethod::Head,
-            host: None,
-            ..http()
-        };
-        let (result, head) = asked(
-            wanted,
-            b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n".into(),
-        );
-        assert_eq!(result, CheckResult::Passed);
-        assert!(
-            head.starts_with("HEAD /") && head.contains("host: 127.0.0.1:"),
-            "{head}"
-        );
-    }
-
-    #[test]
-    fn a_status_that_is_not_wanted_fails() {
-        let unwell = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n";
-        assert_eq!(answers(http(), unwell), Err(CheckFailure::Status(503)));
-        let wanted = HttpCheck {
-            statuses: vec![200..=200, 503..=503],
-            ..http()
-        };
-        assert_eq!(answers(wanted, unwell), Ok(()));
-    }
-
-    #[test]
-    fn a_body_is_searched_across_its_pieces_and_not_without_end() {
-        let wanted = HttpCheck {
-            body: Some("all well".into()),
-            ..http()
-        };
-        let plain = "HTTP/1.1 200 OK\r\ncontent-length: 12\r\n\r\nall well now";
-        assert_eq!(answers(wanted.clone(), plain), Ok(()));
-        let pieces = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nall w\r\n4\r\nell!\r\n0\r\n\r\n";
-        assert_eq!(answers(wanted.clone(), pieces), Ok(()));
-        let other = "HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nfailed";
-        assert_eq!(answers(wanted.clone(), other), Err(CheckFailure::Body));
-        let long = |filler: usize| {
-            let mut answer = b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n".to_vec();
-            answer.resize(answer.len() + filler, b'x');
-            answer.extend_from_slice(b"all well");
-            answer.resize(answer.len() + 100_000 - filler - 8, b'x');
-            answer
-        };
-        assert_eq!(answers(wanted.clone(), long(60_000)), Ok(()));
-        assert_eq!(answers(wanted, long(70_000)), Err(CheckFailure::Body));
-    }
-
-    #[test]
-    fn what_is_no_answer_fails() {
-        let odd = "SSH-2.0-OpenSSH_9.2\r\n\r\n";
-        assert_eq!(answers(http(), odd), Err(CheckFailure::Malformed));
-        assert_eq!(answers(http(), ""), Err(CheckFailure::Broken));
-        let mut long = b"HTTP/1.1 200 OK\r\na: ".to_vec();
-        long.resize(1 << 20, b'x');
-        assert_eq!(answers(http(), long), Err(CheckFailure::Malformed));
-    }
-
     #[test]
     fn a_connection_is_enough_for_a_tcp_check() {
         testing::runtime().block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
-            let tcp = config(CheckRequest::Tcp);
+            let tcp = config(CheckRequest::Tcp(BytesCheck::NOTHING));
             assert_eq!(check(address, &tcp).await, Some(CheckResult::Passed));
             drop(listener);
             let failed = CheckResult::Failed(CheckFailure::Connect);
@@ -390,9 +236,13 @@ mod tests {
         testing::runtime().block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
+            let greeting = BytesCheck {
+                expect: b"220".into(),
+                ..BytesCheck::NOTHING
+            };
             let hangs = CheckConfig {
                 timeout: Duration::from_millis(20),
-                ..config(CheckRequest::Http(http()))
+                ..config(CheckRequest::Tcp(greeting))
             };
             let failed = CheckResult::Failed(CheckFailure::Timeout);
             assert_eq!(check(address, &hangs).await, Some(failed));

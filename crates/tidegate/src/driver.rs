@@ -529,9 +529,12 @@ pub(crate) fn wrong(failure: CheckFailure) -> String {
         CheckFailure::Connect => "there was no connection".into(),
         CheckFailure::Timeout => "no answer came in time".into(),
         CheckFailure::Broken => "the connection broke off".into(),
-        CheckFailure::Malformed => "what came was no HTTP".into(),
+        CheckFailure::Refused => "nothing listens at the port".into(),
+        CheckFailure::Malformed(protocol) => format!("what came was no {protocol}"),
         CheckFailure::Status(status) => format!("the status was {status}"),
         CheckFailure::Body => "the body had not what is wanted".into(),
+        CheckFailure::Answer => "the answer had not what is wanted".into(),
+        CheckFailure::Code(what, code) => format!("the {what} was {code}"),
     }
 }
 

@@ -8,10 +8,11 @@ mod support;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use support::client::ask_for_ever;
+use support::name_server::NameServer;
 use support::server::server;
 use support::{FrontEnd, Process, eventually, folder, tidegate};
 
@@ -255,55 +256,6 @@ fn a_site_may_begin_without_nodes_and_a_source_that_is_gone_takes_its_nodes_with
     scene.until(&[b]);
 }
 
-/// A name server whose hosts change; none where there is none.
-struct Dns {
-    process: Process,
-    hosts: PathBuf,
-    address: SocketAddr,
-}
-
-/// Below the ports that the system gives to sockets that ask for any.
-const DNS_PORT: u16 = 20_063;
-
-impl Dns {
-    fn start(folder: &Path, hosts: &str) -> Option<Self> {
-        let programs = ["/usr/sbin/dnsmasq", "/usr/bin/dnsmasq"];
-        let Some(program) = programs.into_iter().find(|it| Path::new(it).exists()) else {
-            println!("SKIPPED: dnsmasq is not installed");
-            return None;
-        };
-        let file = folder.join("hosts");
-        std::fs::write(&file, hosts).unwrap();
-        // An address that no other process has: one of loopback's, by the number of this process.
-        let [_, high, middle, low] = std::process::id().to_be_bytes();
-        let address = SocketAddr::from(([127, 64 | high, middle, low], DNS_PORT));
-        let mut command = Command::new(program);
-        command
-            .args([
-                "--no-daemon",
-                "--conf-file=/dev/null",
-                "--no-resolv",
-                "--no-hosts",
-            ])
-            .args(["--bind-interfaces", "--user=root", "--pid-file="])
-            .args(["--local=/test/", "--local-ttl=1"])
-            .arg(format!("--listen-address={}", address.ip()))
-            .arg(format!("--port={}", address.port()))
-            .arg(format!("--addn-hosts={}", file.display()))
-            .stderr(Stdio::null());
-        Some(Self {
-            process: Process::start(&mut command),
-            hosts: file,
-            address,
-        })
-    }
-
-    fn change(&self, hosts: &str) {
-        std::fs::write(&self.hosts, hosts).unwrap();
-        self.process.signal("HUP");
-    }
-}
-
 #[test]
 fn names_in_dns_are_followed_as_a_source_and_as_the_address_of_a_node() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -312,7 +264,7 @@ fn names_in_dns_are_followed_as_a_source_and_as_the_address_of_a_node() {
     let dns_folder = folder("discover-dns-server");
     let hosts =
         "127.0.0.2 shop.test\n127.0.0.3 shop.test\n127.0.0.4 web.test\n127.0.0.5 web.test\n";
-    let Some(dns) = Dns::start(&dns_folder, hosts) else {
+    let Some(dns) = NameServer::start(&dns_folder, hosts) else {
         return;
     };
     let text = format!(

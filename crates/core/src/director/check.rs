@@ -184,11 +184,11 @@ impl NodeCheck {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topology::CheckRequest;
+    use crate::topology::{BytesCheck, CheckRequest};
 
     fn config() -> CheckConfig {
         CheckConfig {
-            request: CheckRequest::Tcp,
+            request: CheckRequest::Tcp(BytesCheck::NOTHING),
             port: None,
             interval: Duration::from_secs(2),
             timeout: Duration::from_secs(1),

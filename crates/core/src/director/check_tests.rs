@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::policy::{PolicyConfig, PolicyKind};
 use crate::testing::cluster;
-use crate::topology::{CheckRequest, ClusterChange, HealthConfig, NodeSpec};
+use crate::topology::{BytesCheck, CheckRequest, ClusterChange, HealthConfig, NodeSpec};
 
 const SITE: SiteId = SiteId(0);
 const FAILED: CheckResult = CheckResult::Failed(CheckFailure::Status(503));
@@ -19,7 +19,7 @@ struct World {
 
 fn check() -> CheckConfig {
     CheckConfig {
-        request: CheckRequest::Tcp,
+        request: CheckRequest::Tcp(BytesCheck::NOTHING),
         port: None,
         interval: Duration::from_secs(1),
         timeout: Duration::from_secs(1),

@@ -5,12 +5,14 @@ use std::time::Duration;
 use super::*;
 use crate::policy::{PolicyConfig, PolicyKind};
 use crate::testing::cluster;
-use crate::topology::{CheckRequest, ClusterChange, Edit, HealthConfig, NodeWanted, SiteSpec};
+use crate::topology::{
+    BytesCheck, CheckRequest, ClusterChange, Edit, HealthConfig, NodeWanted, SiteSpec,
+};
 
 const NODE: NodeId = NodeId(0);
 const OTHER: SiteId = SiteId(1);
 const CHECK: CheckConfig = CheckConfig {
-    request: CheckRequest::Tcp,
+    request: CheckRequest::Tcp(BytesCheck::NOTHING),
     port: None,
     interval: Duration::from_secs(1),
     timeout: Duration::from_secs(1),

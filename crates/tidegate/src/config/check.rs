@@ -1,13 +1,18 @@
 //! How a site looks after its nodes: the table of its checks, the slow start, and what is wrong with either.
 
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
 
+use hickory_proto::rr::Name;
 use http::uri::{Authority, PathAndQuery};
-use tidegate_core::topology::{CheckConfig, CheckMethod, CheckRequest, HealthConfig, HttpCheck};
+use tidegate_core::topology::{
+    BytesCheck, CheckConfig, CheckMethod, CheckRequest, DnsCheck, DnsRecords, HealthConfig,
+    HttpCheck, SoaWanted,
+};
 use toml::de::DeValue;
 
 use super::file::{SiteFile, defaults};
+use super::payload::Payload;
 use super::problem::{Problem, Problems};
 use super::setting::{At, Encoded, Raw, Setting, names, quoted, table, wrong_type};
 use super::soft_limits::soft_limits;
@@ -38,7 +43,18 @@ table! {
         status: Vec<At<Statuses>> = vec![At::default_of(Statuses(200..=399))];
         /// http: what the first 64 KiB of the body must contain.
         body: Option<String> = None;
-        /// Another port than that of requests.
+        /// tcp, udp: what is sent, like `"PING\r\n"` or `{ hex = "0a0d" }`; udp needs it.
+        send: Option<Payload> = None;
+        /// tcp, udp: what the first 64 KiB of the answer must contain. Not set: after `send` any answer will do; without
+        /// both, a connection.
+        expect: Option<Payload> = None;
+        /// dns: the name that is asked for.
+        name: Option<String> = None;
+        /// dns: which records of it.
+        record: RecordName = RecordName::A;
+        /// dns: one of the records: its address; of SOA the zone's serial or primary server. Not set: any will do.
+        answer: Option<String> = None;
+        /// Another port than that of requests. Not set: 53 for `dns`.
         port: Option<u32> = None, in Some(1)..=Some(65_535);
         /// Time between two checks of a node, from each front-end.
         interval: Duration = Duration::from_secs(2), in INTERVAL_MIN..=INTERVAL_MAX;
@@ -57,8 +73,12 @@ names! {
     pub(crate) enum CheckKindName as "kind of check" {
         /// An answer as wanted.
         Http = "http",
-        /// A connection.
+        /// A connection, or an answer as wanted.
         Tcp = "tcp",
+        /// A datagram that is answered as wanted.
+        Udp = "udp",
+        /// A name server that knows a name.
+        Dns = "dns",
     }
     later { "grpc", "https" }
 }
@@ -68,6 +88,15 @@ names! {
     pub(crate) enum MethodName as "method of a check" {
         Get = "GET",
         Head = "HEAD",
+    }
+}
+
+names! {
+    /// What a name server is asked for.
+    pub(crate) enum RecordName as "kind of record" {
+        A = "A",
+        Aaaa = "AAAA",
+        Soa = "SOA",
     }
 }
 
@@ -129,23 +158,112 @@ pub(super) fn health(site: &SiteFile, warm_up: Duration, problems: &mut Problems
 }
 
 fn check(file: &CheckFile, site: &SiteFile, problems: &mut Problems) -> CheckConfig {
-    let request = match file.kind.value {
-        CheckKindName::Tcp => {
-            asks_nothing(file, problems);
-            CheckRequest::Tcp
+    keys_of_other_kinds(file, problems);
+    let kind = file.kind.value;
+    let request = match kind {
+        CheckKindName::Tcp => CheckRequest::Tcp(bytes_check(file, problems)),
+        CheckKindName::Udp => {
+            if file.send.is_none() {
+                missing(file, "send", "a node is asked by a datagram", problems);
+            }
+            CheckRequest::Udp(bytes_check(file, problems))
         }
+        CheckKindName::Dns => CheckRequest::Dns(dns_check(file, problems)),
         CheckKindName::Http => {
             wrong_request(file, problems);
             CheckRequest::Http(http_check(file, site))
         }
     };
+    let port = file.port.value.and_then(|port| u16::try_from(port).ok());
     CheckConfig {
         request,
-        port: file.port.value.and_then(|port| u16::try_from(port).ok()),
+        port: port.or(usual_port(kind)),
         interval: file.interval.value,
         timeout: file.timeout.value,
         rise: file.rise.value,
         fall: file.fall.value,
+    }
+}
+
+/// Where servers of this kind listen, if it is not where requests go.
+fn usual_port(kind: CheckKindName) -> Option<u16> {
+    match kind {
+        CheckKindName::Http | CheckKindName::Tcp | CheckKindName::Udp => None,
+        CheckKindName::Dns => Some(53),
+    }
+}
+
+fn missing(file: &CheckFile, key: &str, why: &str, problems: &mut Problems) {
+    let kind = file.kind.value.label();
+    let message = format!("a check of kind `{kind}` needs `{key}`");
+    problems.push(Problem::new(file.kind.place(), message, why));
+}
+
+fn bytes_check(file: &CheckFile, problems: &mut Problems) -> BytesCheck {
+    for (key, at) in [("send", &file.send), ("expect", &file.expect)] {
+        if let Some(payload) = &at.value
+            && payload.bytes().is_empty()
+        {
+            let message = format!("`{key}` is empty");
+            let problem = Problem::new(at.place(), message, "leave it out");
+            problems.push(problem);
+        }
+    }
+    let bytes = |payload: &Option<Payload>| {
+        payload
+            .as_ref()
+            .map_or(Vec::new(), |it| it.bytes().to_vec())
+    };
+    BytesCheck {
+        send: bytes(&file.send),
+        expect: bytes(&file.expect),
+    }
+}
+
+fn dns_check(file: &CheckFile, problems: &mut Problems) -> DnsCheck {
+    let name = file.name.value.clone().unwrap_or_default();
+    if file.name.is_none() {
+        missing(file, "name", "which name is asked for?", problems);
+    } else if name.is_empty() || Name::from_ascii(&name).is_err() {
+        let message = format!("bad name `{name}`");
+        let label = "a name in DNS, like \"shop.example\"";
+        problems.push(Problem::new(file.name.place(), message, label));
+    }
+    let records = dns_records(file.record.value, file.answer.value.as_deref());
+    let records = records.unwrap_or_else(|wanted| {
+        let record = file.record.value.label();
+        let message = format!(
+            "bad answer `{}`",
+            file.answer.as_deref().unwrap_or_default()
+        );
+        let label = format!("of {record} records this is {wanted}");
+        problems.push(Problem::new(file.answer.place(), message, label));
+        DnsRecords::A(None)
+    });
+    DnsCheck { name, records }
+}
+
+/// Which records are asked for, and the one that is wanted; or what that should be.
+fn dns_records(record: RecordName, answer: Option<&str>) -> Result<DnsRecords, &'static str> {
+    match record {
+        RecordName::A => match answer.map(str::parse).transpose() {
+            Ok(address) => Ok(DnsRecords::A(address)),
+            Err(_) => Err("an IPv4 address"),
+        },
+        RecordName::Aaaa => match answer.map(str::parse).transpose() {
+            Ok(address) => Ok(DnsRecords::Aaaa(address)),
+            Err(_) => Err("an IPv6 address"),
+        },
+        RecordName::Soa => {
+            let wanted = answer.map(|text| match text.parse() {
+                Ok(serial) => Ok(SoaWanted::Serial(serial)),
+                Err(_) if !text.is_empty() && Name::from_ascii(text).is_ok() => {
+                    Ok(SoaWanted::Primary(text.into()))
+                }
+                Err(_) => Err("a serial, or the name of a server"),
+            });
+            wanted.transpose().map(DnsRecords::Soa)
+        }
     }
 }
 
@@ -164,23 +282,55 @@ fn http_check(file: &CheckFile, site: &SiteFile) -> HttpCheck {
     }
 }
 
-/// A connection has no path and no answer. Defaults are no mistake: `tidegate config` prints them.
-fn asks_nothing(file: &CheckFile, problems: &mut Problems) {
+/// Keys that a check of this kind does not have. Defaults are no mistake: `tidegate config` prints them.
+fn keys_of_other_kinds(file: &CheckFile, problems: &mut Problems) {
+    use CheckKindName::{Dns, Http, Tcp, Udp};
     let usual: CheckFile = defaults();
-    let keys = [
-        ("path", &file.path.at, *file.path == *usual.path),
-        ("host", &file.host.at, file.host.is_none()),
-        ("method", &file.method.at, *file.method == *usual.method),
-        ("status", &file.status.at, same(&file.status, &usual.status)),
-        ("body", &file.body.at, file.body.is_none()),
-    ];
-    for (key, at, is_usual) in keys {
-        if let (Some(at), false) = (at, is_usual) {
-            let message = format!("a check of kind `tcp` has no `{key}`");
-            let problem = Problem::new(at.clone(), message, "this is for `http`");
-            problems.push(problem.help("set `kind = \"http\"`, or leave it out"));
-        }
-    }
+    let kind = file.kind.value;
+    let mut key =
+        |key: &str, at: &Option<Range<usize>>, is_usual: bool, kinds: &[CheckKindName]| {
+            let (Some(at), false, false) = (at, is_usual, kinds.contains(&kind)) else {
+                return;
+            };
+            let names: Vec<_> = kinds.iter().map(|it| format!("`{}`", it.label())).collect();
+            let message = format!("a check of kind `{}` has no `{key}`", kind.label());
+            let label = format!("this is for {}", names.join(" and "));
+            let problem = Problem::new(at.clone(), message, label);
+            problems.push(problem.help(match kinds {
+                [one] => format!("set `kind = \"{}\"`, or leave it out", one.label()),
+                _ => "set another `kind`, or leave it out".into(),
+            }));
+        };
+    key("path", &file.path.at, *file.path == *usual.path, &[Http]);
+    key("host", &file.host.at, file.host.is_none(), &[Http]);
+    key(
+        "method",
+        &file.method.at,
+        *file.method == *usual.method,
+        &[Http],
+    );
+    key(
+        "status",
+        &file.status.at,
+        same(&file.status, &usual.status),
+        &[Http],
+    );
+    key("body", &file.body.at, file.body.is_none(), &[Http]);
+    key("send", &file.send.at, file.send.is_none(), &[Tcp, Udp]);
+    key(
+        "expect",
+        &file.expect.at,
+        file.expect.is_none(),
+        &[Tcp, Udp],
+    );
+    key("name", &file.name.at, file.name.is_none(), &[Dns]);
+    key(
+        "record",
+        &file.record.at,
+        *file.record == *usual.record,
+        &[Dns],
+    );
+    key("answer", &file.answer.at, file.answer.is_none(), &[Dns]);
 }
 
 fn same(one: &[At<Statuses>], other: &[At<Statuses>]) -> bool {
@@ -189,7 +339,7 @@ fn same(one: &[At<Statuses>], other: &[At<Statuses>]) -> bool {
 }
 
 fn wrong_request(file: &CheckFile, problems: &mut Problems) {
-    let mut problem = |at: std::ops::Range<usize>, message: String, label: &str| {
+    let mut problem = |at: Range<usize>, message: String, label: &str| {
         problems.push(Problem::new(at, message, label));
     };
     let path = &file.path;

@@ -1,6 +1,7 @@
 //! Round trips, documentation, and hostile texts. What is wrong and how it is shown is in
 //! `tests/broken`.
 
+use std::net::Ipv6Addr;
 use std::path::Path;
 
 use tidegate_proxy::{LimitStatus, SessionSource};
@@ -52,7 +53,7 @@ fn the_effective_configuration_reads_back_to_itself() {
 
 #[test]
 fn a_site_looks_after_its_nodes_as_it_is_told() {
-    use tidegate_core::topology::{CheckMethod, CheckRequest, HttpCheck};
+    use tidegate_core::topology::{BytesCheck, CheckMethod, CheckRequest, HttpCheck};
 
     let with = |keys: &str| {
         let text = SMALL.replace("[[node]]", &format!("{keys}\n[[node]]"));
@@ -77,7 +78,8 @@ fn a_site_looks_after_its_nodes_as_it_is_told() {
     assert_eq!(plain.request, CheckRequest::Http(usual.clone()));
     assert_eq!((plain.rise, plain.fall), (2, 3));
     let tcp = of("check = { kind = \"tcp\", port = 81, interval = \"5s\" }");
-    assert_eq!((tcp.request, tcp.port), (CheckRequest::Tcp, Some(81)));
+    let connection = CheckRequest::Tcp(BytesCheck::NOTHING);
+    assert_eq!((tcp.request, tcp.port), (connection, Some(81)));
     let full = of(
         "check = { path = \"/a?b\", host = \"h:8\", status = [200, \"204-206\"], body = \"ok\" }",
     );
@@ -89,6 +91,53 @@ fn a_site_looks_after_its_nodes_as_it_is_told() {
         ..usual
     };
     assert_eq!(full.request, CheckRequest::Http(wanted));
+}
+
+#[test]
+fn services_that_are_no_web_servers_are_asked_in_their_own_way() {
+    use tidegate_core::topology::{BytesCheck, CheckRequest, DnsCheck, DnsRecords, SoaWanted};
+
+    let of = |check: &str| {
+        let text = SMALL.replace("[[node]]", &format!("check = {{ {check} }}\n[[node]]"));
+        let config = parsed(&text);
+        let printed = print::print(&config.file);
+        assert_eq!(print::print(&parsed(&printed).file), printed);
+        let spec = &config.front_end.unwrap().cluster.sites[0];
+        let check = spec.health.check.clone().unwrap();
+        (check.request, check.port)
+    };
+    let wanted = BytesCheck {
+        send: b"PING \"x\"\r\n\0".into(),
+        expect: b"\n\xff".into(),
+    };
+    let keys = r#"send = "PING \"x\"\r\n\u0000", expect = { hex = "0AfF" }"#;
+    let tcp = of(&format!("kind = \"tcp\", {keys}"));
+    assert_eq!(tcp, (CheckRequest::Tcp(wanted.clone()), None));
+    let udp = of(&format!("kind = \"udp\", port = 81, {keys}"));
+    assert_eq!(udp, (CheckRequest::Udp(wanted), Some(81)));
+    let primary = SoaWanted::Primary("ns1.shop.example".into());
+    for (keys, records) in [
+        ("record = \"A\"", DnsRecords::A(None)),
+        (
+            "answer = \"::1\", record = \"AAAA\"",
+            DnsRecords::Aaaa(Some(Ipv6Addr::LOCALHOST)),
+        ),
+        (
+            "answer = \"7\", record = \"SOA\"",
+            DnsRecords::Soa(Some(SoaWanted::Serial(7))),
+        ),
+        (
+            "answer = \"ns1.shop.example\", record = \"SOA\"",
+            DnsRecords::Soa(Some(primary)),
+        ),
+    ] {
+        let dns = of(&format!("kind = \"dns\", name = \"shop.example.\", {keys}"));
+        let name = "shop.example.".into();
+        assert_eq!(
+            dns,
+            (CheckRequest::Dns(DnsCheck { name, records }), Some(53))
+        );
+    }
 }
 
 #[test]

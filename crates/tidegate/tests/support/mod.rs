@@ -7,6 +7,7 @@ pub(crate) mod culprits;
 pub(crate) mod greedy;
 pub(crate) mod haproxy;
 pub(crate) mod moving;
+pub(crate) mod name_server;
 pub(crate) mod orca;
 pub(crate) mod published;
 pub(crate) mod scene;

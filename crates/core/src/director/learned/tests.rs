@@ -5,7 +5,7 @@ use crate::admission::{AdmissionConfig, AdmissionKind};
 use crate::policy::{PolicyConfig, PolicyKind};
 use crate::prng::Prng;
 use crate::testing::cluster;
-use crate::topology::{AdminState, CheckConfig, CheckRequest, ClusterSpec, Health};
+use crate::topology::{AdminState, BytesCheck, CheckConfig, CheckRequest, ClusterSpec, Health};
 
 const NODES: u32 = 4;
 const SITE: SiteId = SiteId(0);
@@ -18,7 +18,7 @@ fn spec() -> ClusterSpec {
     };
     spec.sites[0].health.slow_start = Duration::from_secs(60);
     spec.sites[0].health.check = Some(CheckConfig {
-        request: CheckRequest::Tcp,
+        request: CheckRequest::Tcp(BytesCheck::NOTHING),
         port: None,
         interval: Duration::from_secs(2),
         timeout: Duration::from_secs(1),
