@@ -3,6 +3,7 @@
 pub mod agent_check;
 pub mod agentx;
 pub mod fields;
+pub mod heartbeat;
 pub mod mib;
 pub mod orca;
 mod own_load;

@@ -1,7 +1,7 @@
 //! What an agent tells programs other than front-ends: the tables, and what is wrong with them.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -52,6 +52,21 @@ impl From<AtLimitName> for AtLimit {
         }
     }
 }
+
+table! {
+    /// The agent sends heartbeats as Apache's `mod_heartbeat` does, once a second ([integrations.md](integrations.md#apache)).
+    pub(crate) struct AgentHeartbeatFile {
+        /// Where they go, over UDP: `HeartbeatListen` of each balancer, or the group that all listen to, like
+        /// `239.0.0.1:27999`.
+        to: Vec<At<SocketAddr>>;
+        /// The IP address that they come from, by which a balancer knows the server: that of its `BalancerMember`. Not set:
+        /// as the system chooses.
+        from: Option<String> = None;
+    }
+}
+
+/// Most addresses that heartbeats go to.
+const HEARTBEATS_MAX: usize = 64;
 
 table! {
     /// The agent serves its record as metrics, to Prometheus and all that read its format, at `/metrics`.
@@ -133,6 +148,8 @@ pub(crate) struct Reports {
     pub(crate) agent_check: Option<AgentCheckReport>,
     /// To scrapers.
     pub(crate) metrics: Option<SocketAddr>,
+    /// To Apache's monitors.
+    pub(crate) heartbeat: Option<HeartbeatReport>,
     /// To clients of ORCA.
     pub(crate) orca: Option<OrcaReport>,
     /// To the snmpd of its host.
@@ -157,6 +174,13 @@ impl AgentCheckReport {
             at_limit: AtLimit::default(),
         }
     }
+}
+
+/// Where heartbeats go.
+#[derive(Clone, Debug)]
+pub(crate) struct HeartbeatReport {
+    pub(crate) to: Vec<SocketAddr>,
+    pub(crate) from: Option<IpAddr>,
 }
 
 /// How load is streamed as ORCA reports.
@@ -201,6 +225,11 @@ pub(super) fn reports(file: &AgentFile, problems: &mut Problems) -> Reports {
         soft_limits: agent_soft_limits(&file.soft_limits),
         agent_check: check.and_then(|it| agent_check(it, problems)),
         metrics: metrics.map(|it| it.listen.value),
+        heartbeat: file
+            .heartbeat
+            .value
+            .as_ref()
+            .and_then(|it| heartbeat(it, problems)),
         orca: orca.map(|it| OrcaReport {
             listen: it.listen.value,
             min_interval: it.min_interval.value,
@@ -215,6 +244,31 @@ pub(super) fn reports(file: &AgentFile, problems: &mut Problems) -> Reports {
             .as_ref()
             .and_then(|it| agentx(&it.agentx, problems)),
     }
+}
+
+fn heartbeat(file: &AgentHeartbeatFile, problems: &mut Problems) -> Option<HeartbeatReport> {
+    let to: Vec<_> = file.to.value.iter().map(|it| it.value).collect();
+    if to.is_empty() || to.len() > HEARTBEATS_MAX {
+        let message = format!("heartbeats go to {} addresses", to.len());
+        let label = format!("expected from 1 to {HEARTBEATS_MAX}");
+        problems.push(Problem::new(file.to.place(), message, label));
+        return None;
+    }
+    let Some(from) = &file.from.value else {
+        return Some(HeartbeatReport { to, from: None });
+    };
+    let parsed = from.parse().ok();
+    let is_alike = |from: &IpAddr| to.iter().all(|it| it.is_ipv4() == from.is_ipv4());
+    let Some(from) = parsed.filter(is_alike) else {
+        let message = format!("heartbeats cannot come from `{from}`");
+        let label = "expected an IP address without a port, of the same kind as those of `to`";
+        problems.push(Problem::new(file.from.place(), message, label));
+        return None;
+    };
+    Some(HeartbeatReport {
+        to,
+        from: Some(from),
+    })
 }
 
 fn agentx(at: &At<String>, problems: &mut Problems) -> Option<AgentxMaster> {

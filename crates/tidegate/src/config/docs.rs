@@ -4,7 +4,9 @@ use tidegate_core::admission::AdmissionKind;
 use tidegate_core::units::{size_units, time_units};
 
 use super::agent_moves::{AgentMovesFile, SiteHookFile};
-use super::agent_reports::{AgentCheckFile, AgentMetricsFile, AgentOrcaFile, AgentSnmpFile};
+use super::agent_reports::{
+    AgentCheckFile, AgentHeartbeatFile, AgentMetricsFile, AgentOrcaFile, AgentSnmpFile,
+};
 use super::answers::{PriorityFile, RetryBudgetFile, SessionFile};
 use super::apis::{ConsulFile, KubernetesFile};
 use super::check::CheckFile;
@@ -95,13 +97,14 @@ pub(crate) fn page() -> String {
 }
 
 /// The agent's tables.
-fn agent() -> [(&'static str, TableDocs); 8] {
+fn agent() -> [(&'static str, TableDocs); 9] {
     [
         ("[agent]", AgentFile::docs()),
         ("[agent.moves]", AgentMovesFile::docs()),
         ("[[agent.moves.site]]", SiteHookFile::docs()),
         ("[agent.soft_limits]", AgentSoftLimitsFile::docs()),
         ("[agent.agent_check]", AgentCheckFile::docs()),
+        ("[agent.heartbeat]", AgentHeartbeatFile::docs()),
         ("[agent.metrics]", AgentMetricsFile::docs()),
         ("[agent.orca]", AgentOrcaFile::docs()),
         ("[agent.snmp]", AgentSnmpFile::docs()),

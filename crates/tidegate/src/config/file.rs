@@ -10,7 +10,9 @@ use tidegate_core::units::Size;
 
 use super::address::NodeAddress;
 use super::agent_moves::AgentMovesFile;
-use super::agent_reports::{AgentCheckFile, AgentMetricsFile, AgentOrcaFile, AgentSnmpFile};
+use super::agent_reports::{
+    AgentCheckFile, AgentHeartbeatFile, AgentMetricsFile, AgentOrcaFile, AgentSnmpFile,
+};
 use super::answers::{PriorityFile, RetryAfter, RetryBudgetFile, SessionFile};
 use super::check::CheckFile;
 use super::culprits::CulpritsFile;
@@ -363,6 +365,8 @@ table! {
         soft_limits: AgentSoftLimitsFile = defaults();
         /// HAProxy's agent check, answered; not set: it is not.
         agent_check: Option<AgentCheckFile> = None;
+        /// Heartbeats to Apache's `mod_heartmonitor`; not set: none are sent.
+        heartbeat: Option<AgentHeartbeatFile> = None;
         /// The record as metrics; not set: there are none.
         metrics: Option<AgentMetricsFile> = None;
         /// ORCA reports, streamed; not set: they are not.

@@ -64,7 +64,9 @@ use toml::de::DeTable;
 use crate::open_files::Shares;
 use crate::token::Token;
 
-pub(crate) use agent_reports::{AgentCheckReport, AgentxMaster, OrcaReport, Reports};
+pub(crate) use agent_reports::{
+    AgentCheckReport, AgentxMaster, HeartbeatReport, OrcaReport, Reports,
+};
 pub(crate) use problem::{ConfigError, Problem};
 
 pub(crate) use culprits::Culprits;

@@ -6,6 +6,7 @@
 mod agent_check;
 mod agentx;
 mod door;
+mod heartbeat;
 mod metrics;
 mod orca;
 
@@ -29,6 +30,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use agentx::Subagent;
 use door::Door;
+use heartbeat::Heartbeats;
 
 /// Between two samples that are taken over.
 pub(super) const SAMPLE_EVERY: Duration = Duration::from_millis(100);
@@ -129,6 +131,12 @@ pub(super) fn start(
         said.push(format!("ORCA reports are streamed at {at}."));
         let door = Door::new(listener, allow);
         tokio::spawn(orca::serve(door, report, load.clone()));
+    }
+    if let Some(report) = &reports.heartbeat {
+        let to: Vec<_> = report.to.iter().map(ToString::to_string).collect();
+        said.push(format!("Heartbeats go to {}.", to.join(", ")));
+        let heartbeats = Heartbeats::new(report, load.clone())?;
+        tokio::spawn(heartbeats.run(output));
     }
     if let Some(master) = &reports.agentx {
         said.push(format!(
