@@ -17,7 +17,7 @@ use crate::admission::AdmissionConfig;
 pub use change::{ChangeError, ClusterChange, Edit, GroupWanted, Named, NodeWanted};
 pub use check::{
     BytesCheck, CheckConfig, CheckFailure, CheckMethod, CheckRequest, CheckResult, DnsCheck,
-    DnsRecords, HttpCheck, SoaWanted,
+    DnsRecords, FtpLogin, HttpCheck, NfsVersion, SoaWanted,
 };
 pub use health::HealthConfig;
 

@@ -4,7 +4,13 @@
 //! So many run at once and no more, and of an answer so much is read as is needed, and no more than 64 KiB.
 
 mod dns;
+mod ftp;
 mod http;
+#[cfg(any(test, feature = "fuzzing"))]
+#[path = "../../../fuzz/invariants/service_answers.rs"]
+pub(crate) mod invariants;
+mod nfs;
+mod smb;
 mod tcp;
 mod udp;
 
@@ -17,6 +23,7 @@ use tidegate_core::director::CheckDue;
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{CheckConfig, CheckFailure, CheckRequest, CheckResult, NodeId};
 use tidegate_proxy::{Shared, is_own_fault};
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -27,6 +34,8 @@ use crate::driver::Overrides;
 const RUNNING_MAX: usize = 128;
 /// Bytes of an answer that are looked at.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// Bytes that are read at a time.
+const PIECE_BYTES: usize = 4096;
 
 /// What became of a node's checks.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -182,6 +191,9 @@ async fn ask(address: SocketAddr, request: &CheckRequest) -> Result<(), Unwell> 
         CheckRequest::Tcp(wanted) => tcp::ask(address, wanted).await,
         CheckRequest::Udp(wanted) => udp::ask(address, wanted).await,
         CheckRequest::Dns(wanted) => dns::ask(address, wanted).await,
+        CheckRequest::Ftp(login) => ftp::ask(address, login.as_ref()).await,
+        CheckRequest::Nfs(version) => nfs::ask(address, *version).await,
+        CheckRequest::Smb => smb::ask(address).await,
         CheckRequest::Http(wanted) => http::ask(address, wanted).await,
     }
 }
@@ -191,6 +203,30 @@ async fn connect(address: SocketAddr) -> Result<TcpStream, Unwell> {
         Err(error) if is_own_fault(&error) => Err(Unwell::Unasked),
         Err(_) => Err(CheckFailure::Connect.into()),
         Ok(stream) => Ok(stream),
+    }
+}
+
+/// Reads until `judge` knows what the answer is: `most` bytes of it, and what is wrong with a longer one.
+async fn read_answer<T>(
+    stream: &mut TcpStream,
+    read: &mut Vec<u8>,
+    (most, too_long): (usize, CheckFailure),
+    judge: impl Fn(&[u8]) -> Result<Option<T>, CheckFailure>,
+) -> Result<T, Unwell> {
+    let mut piece = [0; PIECE_BYTES];
+    loop {
+        if let Some(answer) = judge(read)? {
+            return Ok(answer);
+        }
+        if read.len() >= most {
+            return Err(too_long.into());
+        }
+        let count = stream.read(&mut piece).await;
+        let count = count.map_err(|_| CheckFailure::Broken)?;
+        if count == 0 {
+            return Err(CheckFailure::Broken.into());
+        }
+        read.extend_from_slice(&piece[..count]);
     }
 }
 

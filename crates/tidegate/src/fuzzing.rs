@@ -1,8 +1,13 @@
-//! What the target in `fuzz/` calls, and the replay of its corpus.
+//! What the targets in `fuzz/` call, and the replay of its corpus.
 
 /// Any bytes as a configuration.
 pub fn config(bytes: &[u8]) {
     crate::config::invariants::check(bytes);
+}
+
+/// A byte that says of which protocol, and any bytes as what a server answers to a check.
+pub fn service_answers(bytes: &[u8]) {
+    crate::check::invariants::check(bytes);
 }
 
 #[cfg(test)]
@@ -20,5 +25,11 @@ mod tests {
     fn the_corpus_of_configurations_keeps_the_invariants() {
         // `replay` asserts that there is a corpus, and the check its invariants.
         replay("config", ODD, super::config);
+    }
+
+    #[test]
+    fn the_corpus_of_answers_keeps_the_invariants() {
+        let odd = b"\0\x01\x80\xff\xfe 0259-\r\n";
+        replay("service_answers", odd, super::service_answers);
     }
 }

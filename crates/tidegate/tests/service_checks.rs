@@ -1,18 +1,23 @@
 //! Checks of services that do not speak HTTP, with a real front-end, and with real servers where there are any.
 
 #![allow(clippy::unwrap_used, reason = "test code")]
+#![allow(clippy::print_stdout, reason = "a test that cannot run says why")]
 #![allow(dead_code, reason = "not every test file needs all of `support`")]
 
 mod support;
 
+use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 use support::name_server::NameServer;
-use support::{FrontEnd, eventually, folder};
+use support::{FrontEnd, Process, eventually, folder, free_address};
 
 /// A site of one node at this address, which is checked so.
 fn site(name: &str, address: SocketAddr, check: &str) -> String {
@@ -134,4 +139,124 @@ fn a_name_server_is_asked_for_a_name_and_by_a_datagram() {
     drop(server);
     scene.fails("names", "nothing listens at the port");
     scene.fails("datagrams", "nothing listens at the port");
+}
+
+/// A real FTP server that lets in `anonymous` alone, whatever the password.
+fn ftp_server(folder: &Path, address: SocketAddr) -> Option<Process> {
+    let programs = ["/usr/sbin/vsftpd", "/usr/bin/vsftpd"];
+    let Some(program) = programs.into_iter().find(|it| Path::new(it).exists()) else {
+        println!("SKIPPED: vsftpd is not installed");
+        return None;
+    };
+    let mut text = format!(
+        "listen=YES\nlisten_address={}\nlisten_port={}\nbackground=NO\nrun_as_launching_user=YES\n\
+         anonymous_enable=YES\nlocal_enable=NO\nseccomp_sandbox=NO\nxferlog_enable=NO\n",
+        address.ip(),
+        address.port()
+    );
+    for key in ["anon_root", "secure_chroot_dir"] {
+        // It takes none that it could write to.
+        let empty = folder.join(key);
+        std::fs::create_dir_all(&empty).unwrap();
+        std::fs::set_permissions(&empty, PermissionsExt::from_mode(0o555)).unwrap();
+        writeln!(text, "{key}={}", empty.display()).unwrap();
+    }
+    let file = folder.join("vsftpd.conf");
+    std::fs::write(&file, text).unwrap();
+    let mut command = Command::new(program);
+    Some(Process::start(command.arg(file).stderr(Stdio::null())))
+}
+
+#[test]
+fn an_ftp_server_greets_and_lets_its_users_in() {
+    let folder = folder("service-ftp");
+    let address = free_address();
+    let Some(server) = ftp_server(&folder, address) else {
+        return;
+    };
+    let password = folder.join("password");
+    std::fs::write(&password, "secret\n").unwrap();
+    std::fs::set_permissions(&password, PermissionsExt::from_mode(0o600)).unwrap();
+    let text = [
+        site("greeting", address, "kind = \"ftp\""),
+        site("anyone", address, "kind = \"ftp\"\nuser = \"anonymous\""),
+        site(
+            "known",
+            address,
+            "kind = \"ftp\"\nuser = \"known\"\npassword_file = \"password\"",
+        ),
+    ];
+    let scene = Scene(FrontEnd::start(&folder, &text.concat()));
+    scene.passes("greeting");
+    scene.passes("anyone");
+    scene.fails("known", "the reply was 530");
+    drop(server);
+    scene.fails("greeting", "there was no connection");
+    scene.fails("anyone", "there was no connection");
+}
+
+/// A server that reads a question of so many bytes and writes its answer, or another one once it is set.
+struct Fake {
+    address: SocketAddr,
+    unwell: Arc<AtomicBool>,
+}
+
+impl Fake {
+    fn start(asked: usize, well: Vec<u8>, other: Vec<u8>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let unwell = Arc::new(AtomicBool::new(false));
+        let is_unwell = Arc::clone(&unwell);
+        // Ends with the test's process.
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (mut stream, mut question) = (stream.unwrap(), vec![0; asked]);
+                if stream.read_exact(&mut question).is_err() {
+                    continue;
+                }
+                let answer = match is_unwell.load(Ordering::Relaxed) {
+                    true => &other,
+                    false => &well,
+                };
+                stream.write_all(answer).ok();
+            }
+        });
+        Self { address, unwell }
+    }
+}
+
+/// Servers of NFS and SMB are large, and some need the kernel, so these answer with the standards' bytes.
+#[test]
+fn file_servers_are_asked_in_their_own_protocols() {
+    let words =
+        |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|it| it.to_be_bytes()).collect() };
+    // RFC 5531 §9: 24 bytes in one fragment; the call's number, an accepted reply, no verifier; done, or no such program.
+    let reply = |status| words(&[0x8000_0018, 0x7469_6465, 1, 0, 0, 0, status]);
+    let nfs = Fake::start(44, reply(0), reply(1));
+    // [MS-SMB2] 2.2.1.2 and 2.2.4: 128 bytes; magic, header's length, status, and the answer's length and dialect 3.1.1.
+    let negotiated = |status: u32| {
+        let mut bytes = vec![0; 4 + 128];
+        bytes[3] = 128;
+        bytes[4..10].copy_from_slice(&[0xfe, b'S', b'M', b'B', 64, 0]);
+        bytes[12..16].copy_from_slice(&status.to_le_bytes());
+        bytes[20] = 1;
+        bytes[68..74].copy_from_slice(&[65, 0, 1, 0, 0x11, 3]);
+        bytes
+    };
+    let smb = Fake::start(162, negotiated(0), negotiated(0xc000_00bb));
+    let text = [
+        site("exports", nfs.address, "kind = \"nfs\"\nversion = 3"),
+        site("shares", smb.address, "kind = \"smb\""),
+        site("mixed", nfs.address, "kind = \"ftp\""),
+    ];
+    let scene = Scene(FrontEnd::start(&folder("service-files"), &text.concat()));
+    scene.passes("exports");
+    scene.passes("shares");
+    scene.fails("mixed", "no answer came in time");
+    nfs.unwell.store(true, Ordering::Relaxed);
+    smb.unwell.store(true, Ordering::Relaxed);
+    scene.fails("exports", "the RPC accept status was 1");
+    scene.fails("shares", "the NTSTATUS was 0xc00000bb");
+    nfs.unwell.store(false, Ordering::Relaxed);
+    scene.passes("exports");
 }

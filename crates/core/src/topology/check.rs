@@ -1,5 +1,6 @@
 //! How nodes are checked: what they are asked, how often, and what may be wrong with the answer. Plain data.
 
+use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -30,6 +31,12 @@ pub enum CheckRequest {
     Udp(BytesCheck),
     /// Whether it knows a name.
     Dns(DnsCheck),
+    /// Whether it greets, and lets this user in if there is one.
+    Ftp(Option<FtpLogin>),
+    /// Whether it has NFS in this version.
+    Nfs(NfsVersion),
+    /// Whether it speaks a dialect of SMB 2 or 3.
+    Smb,
     /// What it answers.
     Http(HttpCheck),
 }
@@ -78,6 +85,40 @@ pub enum SoaWanted {
     Serial(u32),
     /// The zone's primary server.
     Primary(String),
+}
+
+/// A user of an FTP server.
+#[derive(Clone, PartialEq, Eq)]
+pub struct FtpLogin {
+    /// The user.
+    pub user: String,
+    /// The user's password.
+    pub password: String,
+}
+
+impl fmt::Debug for FtpLogin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "FtpLogin({}, …)", self.user)
+    }
+}
+
+/// Versions of NFS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NfsVersion {
+    /// RFC 1813.
+    Three,
+    /// RFC 7530 and its later minor versions.
+    Four,
+}
+
+impl NfsVersion {
+    /// Its number.
+    pub fn number(self) -> u32 {
+        match self {
+            Self::Three => 3,
+            Self::Four => 4,
+        }
+    }
 }
 
 /// A request whose answer says how a node is.

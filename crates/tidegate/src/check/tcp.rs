@@ -5,10 +5,7 @@ use std::net::SocketAddr;
 use tidegate_core::topology::{BytesCheck, CheckFailure};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::{ANSWER_BYTES_MAX, Unwell, connect, contains};
-
-/// Bytes that are read at a time.
-const PIECE_BYTES: usize = 4096;
+use super::{ANSWER_BYTES_MAX, PIECE_BYTES, Unwell, connect, contains};
 
 pub(super) async fn ask(address: SocketAddr, wanted: &BytesCheck) -> Result<(), Unwell> {
     let mut stream = connect(address).await?;

@@ -1,13 +1,14 @@
 //! How a site looks after its nodes: the table of its checks, the slow start, and what is wrong with either.
 
 use std::ops::{Range, RangeInclusive};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hickory_proto::rr::Name;
 use http::uri::{Authority, PathAndQuery};
 use tidegate_core::topology::{
-    BytesCheck, CheckConfig, CheckMethod, CheckRequest, DnsCheck, DnsRecords, HealthConfig,
-    HttpCheck, SoaWanted,
+    BytesCheck, CheckConfig, CheckMethod, CheckRequest, DnsCheck, DnsRecords, FtpLogin,
+    HealthConfig, HttpCheck, NfsVersion, SoaWanted,
 };
 use toml::de::DeValue;
 
@@ -16,6 +17,7 @@ use super::payload::Payload;
 use super::problem::{Problem, Problems};
 use super::setting::{At, Encoded, Raw, Setting, names, quoted, table, wrong_type};
 use super::soft_limits::soft_limits;
+use crate::secret_file;
 
 /// Time between two checks of a node.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
@@ -26,6 +28,10 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(60);
 const ROW_MAX: u32 = 100;
 /// Statuses that a final answer can have.
 const STATUSES: RangeInclusive<u16> = 200..=599;
+/// Bytes of a user's name, and of a password.
+const LOGIN_BYTES_MAX: usize = 256;
+/// What servers take of users without a password, who are asked for one all the same.
+const ANONYMOUS_PASSWORD: &str = "tidegate-check";
 
 table! {
     /// Asks each node whether it is well, beside what its requests show ([health.md](health.md)). A node that fails gets no
@@ -54,7 +60,14 @@ table! {
         record: RecordName = RecordName::A;
         /// dns: one of the records: its address; of SOA the zone's serial or primary server. Not set: any will do.
         answer: Option<String> = None;
-        /// Another port than that of requests. Not set: 53 for `dns`.
+        /// ftp: who logs in. Not set: the server's greeting is enough.
+        user: Option<String> = None;
+        /// ftp: a file with the user's password, which others cannot read. Relative to this file. Not set: the password is
+        /// `tidegate-check`, which will do for `anonymous`.
+        password_file: Option<PathBuf> = None;
+        /// nfs: the version that must be there, 3 or 4.
+        version: u32 = 4, in 3..=4;
+        /// Another port than that of requests. Not set: 53 for `dns`, 21 for `ftp`, 2049 for `nfs`, 445 for `smb`.
         port: Option<u32> = None, in Some(1)..=Some(65_535);
         /// Time between two checks of a node, from each front-end.
         interval: Duration = Duration::from_secs(2), in INTERVAL_MIN..=INTERVAL_MAX;
@@ -79,6 +92,12 @@ names! {
         Udp = "udp",
         /// A name server that knows a name.
         Dns = "dns",
+        /// A greeting, or a login.
+        Ftp = "ftp",
+        /// A call that does nothing.
+        Nfs = "nfs",
+        /// A dialect.
+        Smb = "smb",
     }
     later { "grpc", "https" }
 }
@@ -146,18 +165,23 @@ impl Setting for Statuses {
     }
 }
 
-/// How a site looks after its nodes, where those that move here take so long to warm up. What is wrong is among the
-/// problems.
-pub(super) fn health(site: &SiteFile, warm_up: Duration, problems: &mut Problems) -> HealthConfig {
+/// How a site looks after its nodes, where those that move here take so long to warm up and paths are relative to `folder`.
+/// What is wrong is among the problems.
+pub(super) fn health(
+    site: &SiteFile,
+    warm_up: Duration,
+    folder: &Path,
+    problems: &mut Problems,
+) -> HealthConfig {
     HealthConfig {
         slow_start: site.slow_start.value,
         warm_up,
-        check: (site.check.value.as_ref()).map(|file| check(file, site, problems)),
+        check: (site.check.value.as_ref()).map(|file| check(file, site, folder, problems)),
         soft_limits: soft_limits(&site.soft_limits),
     }
 }
 
-fn check(file: &CheckFile, site: &SiteFile, problems: &mut Problems) -> CheckConfig {
+fn check(file: &CheckFile, site: &SiteFile, folder: &Path, problems: &mut Problems) -> CheckConfig {
     keys_of_other_kinds(file, problems);
     let kind = file.kind.value;
     let request = match kind {
@@ -169,6 +193,12 @@ fn check(file: &CheckFile, site: &SiteFile, problems: &mut Problems) -> CheckCon
             CheckRequest::Udp(bytes_check(file, problems))
         }
         CheckKindName::Dns => CheckRequest::Dns(dns_check(file, problems)),
+        CheckKindName::Ftp => CheckRequest::Ftp(ftp_login(file, folder, problems)),
+        CheckKindName::Nfs => CheckRequest::Nfs(match file.version.value {
+            3 => NfsVersion::Three,
+            _ => NfsVersion::Four,
+        }),
+        CheckKindName::Smb => CheckRequest::Smb,
         CheckKindName::Http => {
             wrong_request(file, problems);
             CheckRequest::Http(http_check(file, site))
@@ -190,6 +220,9 @@ fn usual_port(kind: CheckKindName) -> Option<u16> {
     match kind {
         CheckKindName::Http | CheckKindName::Tcp | CheckKindName::Udp => None,
         CheckKindName::Dns => Some(53),
+        CheckKindName::Ftp => Some(21),
+        CheckKindName::Nfs => Some(2049),
+        CheckKindName::Smb => Some(445),
     }
 }
 
@@ -282,9 +315,57 @@ fn http_check(file: &CheckFile, site: &SiteFile) -> HttpCheck {
     }
 }
 
+fn ftp_login(file: &CheckFile, folder: &Path, problems: &mut Problems) -> Option<FtpLogin> {
+    let mut problem = |at: Range<usize>, message: String, label: &str| {
+        problems.push(Problem::new(at, message, label));
+    };
+    let password = match file.password_file.value.as_ref() {
+        None => ANONYMOUS_PASSWORD.into(),
+        Some(path) => match password(&folder.join(path)) {
+            Ok(password) => password,
+            Err(reason) => {
+                let message = format!("cannot use this password file: {reason}");
+                problem(file.password_file.place(), message, "here");
+                return None;
+            }
+        },
+    };
+    let Some(user) = file.user.value.clone() else {
+        if file.password_file.is_some() {
+            let message = "a password without a user".into();
+            problem(file.password_file.place(), message, "set `user` as well");
+        }
+        return None;
+    };
+    if !is_ftp_text(&user) {
+        let message = format!("bad user `{user}`");
+        problem(file.user.place(), message, "one line of 1 to 256 letters");
+        return None;
+    }
+    Some(FtpLogin { user, password })
+}
+
+/// Reads a file with a password, at whose end a line may end.
+fn password(path: &Path) -> Result<String, String> {
+    let text = secret_file::read(path, LOGIN_BYTES_MAX + 2)?;
+    let line = text.strip_suffix('\n').unwrap_or(&text);
+    let line = line.strip_suffix('\r').unwrap_or(line);
+    match is_ftp_text(line) {
+        true => Ok(line.into()),
+        false => Err(format!(
+            "a password is one line of 1 to {LOGIN_BYTES_MAX} letters"
+        )),
+    }
+}
+
+/// Whether a command of FTP can have this as its argument.
+fn is_ftp_text(text: &str) -> bool {
+    (1..=LOGIN_BYTES_MAX).contains(&text.len()) && !text.contains(char::is_control)
+}
+
 /// Keys that a check of this kind does not have. Defaults are no mistake: `tidegate config` prints them.
 fn keys_of_other_kinds(file: &CheckFile, problems: &mut Problems) {
-    use CheckKindName::{Dns, Http, Tcp, Udp};
+    use CheckKindName::{Dns, Ftp, Http, Nfs, Tcp, Udp};
     let usual: CheckFile = defaults();
     let kind = file.kind.value;
     let mut key =
@@ -331,6 +412,15 @@ fn keys_of_other_kinds(file: &CheckFile, problems: &mut Problems) {
         &[Dns],
     );
     key("answer", &file.answer.at, file.answer.is_none(), &[Dns]);
+    key("user", &file.user.at, file.user.is_none(), &[Ftp]);
+    let (password, no_password) = (&file.password_file.at, file.password_file.is_none());
+    key("password_file", password, no_password, &[Ftp]);
+    key(
+        "version",
+        &file.version.at,
+        *file.version == *usual.version,
+        &[Nfs],
+    );
 }
 
 fn same(one: &[At<Statuses>], other: &[At<Statuses>]) -> bool {

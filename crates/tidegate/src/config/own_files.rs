@@ -207,9 +207,12 @@ impl Names<'_> {
         });
         let bodies = file.site.iter();
         let bodies = bodies.map(|it| self.if_set(&it.admission.body, "a site's answer"));
+        let checks = file.site.iter().filter_map(|it| it.check.value.as_ref());
+        let passwords =
+            checks.map(|it| self.if_set(&it.password_file, "the password file of a check"));
         let sources = file.discover.iter().flat_map(|it| self.source(it));
         let agent = file.agent.value.iter().flat_map(|it| self.agent(it));
-        let named = all.into_iter().chain(nodes).chain(bodies);
+        let named = all.into_iter().chain(nodes).chain(bodies).chain(passwords);
         named.flatten().chain(sources).chain(agent).collect()
     }
 

@@ -95,7 +95,9 @@ fn a_site_looks_after_its_nodes_as_it_is_told() {
 
 #[test]
 fn services_that_are_no_web_servers_are_asked_in_their_own_way() {
-    use tidegate_core::topology::{BytesCheck, CheckRequest, DnsCheck, DnsRecords, SoaWanted};
+    use tidegate_core::topology::{
+        BytesCheck, CheckRequest, DnsCheck, DnsRecords, FtpLogin, NfsVersion, SoaWanted,
+    };
 
     let of = |check: &str| {
         let text = SMALL.replace("[[node]]", &format!("check = {{ {check} }}\n[[node]]"));
@@ -138,6 +140,16 @@ fn services_that_are_no_web_servers_are_asked_in_their_own_way() {
             (CheckRequest::Dns(DnsCheck { name, records }), Some(53))
         );
     }
+    let anonymous = FtpLogin {
+        user: "anonymous".into(),
+        password: "tidegate-check".into(),
+    };
+    let ftp = of("kind = \"ftp\", user = \"anonymous\"");
+    assert_eq!(ftp, (CheckRequest::Ftp(Some(anonymous)), Some(21)));
+    assert_eq!(of("kind = \"ftp\""), (CheckRequest::Ftp(None), Some(21)));
+    let nfs = (CheckRequest::Nfs(NfsVersion::Four), Some(2049));
+    assert_eq!(of("kind = \"nfs\""), nfs);
+    assert_eq!(of("kind = \"smb\""), (CheckRequest::Smb, Some(445)));
 }
 
 #[test]

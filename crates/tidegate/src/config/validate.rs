@@ -434,6 +434,7 @@ impl Checker<'_> {
             health: check::health(
                 site,
                 warm_up(&file.reconfigure, site.policy.value.0.kind),
+                &self.folder,
                 self.problems,
             ),
         };

@@ -38,6 +38,10 @@ fn secrets(config: &Config) -> Vec<PathBuf> {
     let file = &config.file;
     let of_nodes = file.node.value.iter();
     let of_nodes = of_nodes.filter_map(|node| node.load.value.key_file.value.clone());
+    let of_checks = file.site.value.iter().filter_map(|site| {
+        let check = site.check.value.as_ref()?;
+        check.password_file.value.clone()
+    });
     let mut all: Vec<_> = [
         file.load.value.key_file.value.clone(),
         file.admin.value.token_file.value.clone(),
@@ -50,6 +54,7 @@ fn secrets(config: &Config) -> Vec<PathBuf> {
     .into_iter()
     .flatten()
     .chain(of_nodes)
+    .chain(of_checks)
     .collect();
     all.sort();
     all.dedup();
