@@ -6,6 +6,7 @@
 //! * [`Agent`]: a thread that samples and publishes, and the responder that answers.
 //! * The kernel answers in the agent's place where it lets programs in (`kernel.rs`).
 //! * [`MovesWatch`]: the agent's part of moves between sites; runs hooks.
+//! * [`run_command`]: a listed command, with a deadline.
 //! * [`report`]: the load as operators' protocols tell it.
 //! * [`Sampler`]: files to a record; every source says whether it was truly measured and how.
 
@@ -32,8 +33,8 @@ pub use config::{
 pub use connections::ServiceConnections;
 pub use kernel::options as kernel_options;
 pub use moves::{
-    HookError, HookPart, KeptError, MovesError, MovesEvent, MovesWatch, check_kept_folder,
-    kept_files,
+    CommandEnd, HookError, HookPart, KeptError, MovesError, MovesEvent, MovesWatch,
+    check_kept_folder, check_program, kept_files, run_command,
 };
 pub use parse::mounts::{Hierarchy, hierarchies};
 pub use privilege::STARTING as STARTING_CAPABILITIES;

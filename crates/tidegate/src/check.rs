@@ -4,6 +4,7 @@
 //! So many run at once and no more, and of an answer so much is read as is needed, and no more than 64 KiB.
 
 mod dns;
+mod exec;
 mod ftp;
 mod http;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -25,13 +26,15 @@ use tidegate_core::topology::{CheckConfig, CheckFailure, CheckRequest, CheckResu
 use tidegate_proxy::{Shared, is_own_fault};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
+use tokio::sync::{AcquireError, Semaphore};
 use tokio::time::timeout;
 
 use crate::driver::Overrides;
 
 /// Checks that run at once; the others wait for their turn.
 const RUNNING_MAX: usize = 128;
+/// Programs that run at once, of those.
+const PROGRAMS_MAX: usize = 8;
 /// Bytes of an answer that are looked at.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 /// Bytes that are read at a time.
@@ -70,6 +73,7 @@ pub(crate) struct LastCheck {
 pub(crate) struct Checks {
     nodes: Mutex<BTreeMap<NodeId, NodeChecks>>,
     running: Semaphore,
+    programs: Semaphore,
 }
 
 impl Default for Checks {
@@ -77,6 +81,7 @@ impl Default for Checks {
         Self {
             nodes: Mutex::default(),
             running: Semaphore::new(RUNNING_MAX),
+            programs: Semaphore::new(PROGRAMS_MAX),
         }
     }
 }
@@ -139,7 +144,15 @@ pub(crate) async fn run(
     overrides: Overrides,
     clock: fn() -> Timestamp,
 ) {
-    let Ok(_turn) = checks.running.acquire().await else {
+    let turns = async {
+        // Checks of other kinds do not wait for programs.
+        let program = match runs_program(&shared, due.node) {
+            true => Some(checks.programs.acquire().await?),
+            false => None,
+        };
+        Ok::<_, AcquireError>((program, checks.running.acquire().await?))
+    };
+    let Ok(_turns) = turns.await else {
         return;
     };
     let topology = shared.topology.load_full();
@@ -151,7 +164,12 @@ pub(crate) async fn run(
     let mut address = node.address;
     address.set_port(config.port.unwrap_or(address.port()));
     let begun = clock();
-    let result = check(address, config).await;
+    let target = Target {
+        address,
+        node: &node.name,
+        site: &topology.site(node.site).name,
+    };
+    let result = check(&target, config).await;
     let at = clock();
     if let Some(result) = result {
         let took = at.since(begun);
@@ -176,9 +194,24 @@ impl From<CheckFailure> for Unwell {
     }
 }
 
+/// What is checked.
+#[derive(Clone, Copy, Debug)]
+struct Target<'a> {
+    address: SocketAddr,
+    node: &'a str,
+    site: &'a str,
+}
+
+fn runs_program(shared: &Shared, node: NodeId) -> bool {
+    let topology = shared.topology.load();
+    let health = &topology.site(topology.node(node).site).health;
+    let check = health.check.as_ref();
+    check.is_some_and(|it| matches!(it.request, CheckRequest::Exec(_)))
+}
+
 /// What a node makes of a check; nothing if this machine could not ask.
-async fn check(address: SocketAddr, config: &CheckConfig) -> Option<CheckResult> {
-    let asked = timeout(config.timeout, ask(address, &config.request)).await;
+async fn check(target: &Target<'_>, config: &CheckConfig) -> Option<CheckResult> {
+    let asked = timeout(config.timeout, ask(target, config)).await;
     match asked.unwrap_or(Err(CheckFailure::Timeout.into())) {
         Ok(()) => Some(CheckResult::Passed),
         Err(Unwell::Failed(failure)) => Some(CheckResult::Failed(failure)),
@@ -186,14 +219,16 @@ async fn check(address: SocketAddr, config: &CheckConfig) -> Option<CheckResult>
     }
 }
 
-async fn ask(address: SocketAddr, request: &CheckRequest) -> Result<(), Unwell> {
-    match request {
+async fn ask(target: &Target<'_>, config: &CheckConfig) -> Result<(), Unwell> {
+    let address = target.address;
+    match &config.request {
         CheckRequest::Tcp(wanted) => tcp::ask(address, wanted).await,
         CheckRequest::Udp(wanted) => udp::ask(address, wanted).await,
         CheckRequest::Dns(wanted) => dns::ask(address, wanted).await,
         CheckRequest::Ftp(login) => ftp::ask(address, login.as_ref()).await,
         CheckRequest::Nfs(version) => nfs::ask(address, *version).await,
         CheckRequest::Smb => smb::ask(address).await,
+        CheckRequest::Exec(command) => exec::ask(target, command, config.timeout).await,
         CheckRequest::Http(wanted) => http::ask(address, wanted).await,
     }
 }
@@ -243,6 +278,15 @@ mod tests {
     use super::*;
     use crate::testing;
 
+    async fn check_at(address: SocketAddr, config: &CheckConfig) -> Option<CheckResult> {
+        let target = Target {
+            address,
+            node: "n1",
+            site: "shop",
+        };
+        check(&target, config).await
+    }
+
     fn config(request: CheckRequest) -> CheckConfig {
         CheckConfig {
             request,
@@ -260,10 +304,10 @@ mod tests {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
             let tcp = config(CheckRequest::Tcp(BytesCheck::NOTHING));
-            assert_eq!(check(address, &tcp).await, Some(CheckResult::Passed));
+            assert_eq!(check_at(address, &tcp).await, Some(CheckResult::Passed));
             drop(listener);
             let failed = CheckResult::Failed(CheckFailure::Connect);
-            assert_eq!(check(address, &tcp).await, Some(failed));
+            assert_eq!(check_at(address, &tcp).await, Some(failed));
         });
     }
 
@@ -281,7 +325,7 @@ mod tests {
                 ..config(CheckRequest::Tcp(greeting))
             };
             let failed = CheckResult::Failed(CheckFailure::Timeout);
-            assert_eq!(check(address, &hangs).await, Some(failed));
+            assert_eq!(check_at(address, &hangs).await, Some(failed));
         });
     }
 

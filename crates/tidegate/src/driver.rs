@@ -534,6 +534,7 @@ pub(crate) fn wrong(failure: CheckFailure) -> String {
         CheckFailure::Status(status) => format!("the status was {status}"),
         CheckFailure::Body => "the body had not what is wanted".into(),
         CheckFailure::Answer => "the answer had not what is wanted".into(),
+        CheckFailure::NotStarted => "the program did not start".into(),
         CheckFailure::Code(what, code @ 0x1_0000..) => format!("the {what} was {code:#x}"),
         CheckFailure::Code(what, code) => format!("the {what} was {code}"),
     }

@@ -260,3 +260,33 @@ fn file_servers_are_asked_in_their_own_protocols() {
     nfs.unwell.store(false, Ordering::Relaxed);
     scene.passes("exports");
 }
+
+#[test]
+fn a_program_says_whether_a_node_is_well() {
+    let folder = folder("service-exec");
+    let says = folder.join("says");
+    let say = |what: &str| {
+        let new = folder.join("says.new");
+        std::fs::write(&new, what).unwrap();
+        std::fs::rename(new, &says).unwrap();
+    };
+    say("0");
+    // It ends by itself soon after a test that failed.
+    let script = format!(
+        "[ $TIDEGATE_NODE = jobs-1 ] || exit 9; read code < {}; [ $code = hang ] && exec sleep 5; exit $code",
+        says.display()
+    );
+    let check =
+        format!("kind = \"exec\"\ntimeout = \"1s\"\ncommand = [\"/bin/sh\", \"-c\", \"{script}\"]");
+    let scene = Scene(FrontEnd::start(
+        &folder,
+        &site("jobs", free_address(), &check),
+    ));
+    scene.passes("jobs");
+    say("3");
+    scene.fails("jobs", "the exit code was 3");
+    say("hang");
+    scene.fails("jobs", "no answer came in time");
+    say("0");
+    scene.passes("jobs");
+}

@@ -37,6 +37,8 @@ pub enum CheckRequest {
     Nfs(NfsVersion),
     /// Whether it speaks a dialect of SMB 2 or 3.
     Smb,
+    /// What a program on this machine says of it, with these arguments.
+    Exec(Vec<String>),
     /// What it answers.
     Http(HttpCheck),
 }
@@ -194,7 +196,9 @@ pub enum CheckFailure {
     Body,
     /// The answer does not have what is wanted.
     Answer,
-    /// The protocol's code of this name says that something is wrong.
+    /// The program did not start.
+    NotStarted,
+    /// The code of this name says that something is wrong.
     Code(&'static str, u32),
 }
 
@@ -210,6 +214,7 @@ impl CheckFailure {
             Self::Status(_) => "status",
             Self::Body => "body",
             Self::Answer => "answer",
+            Self::NotStarted => "not_started",
             Self::Code(..) => "code",
         }
     }

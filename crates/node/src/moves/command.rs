@@ -26,14 +26,14 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
 /// How a command ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum CommandEnd {
+pub enum CommandEnd {
     /// By itself, with this code.
     Exit(u8),
     /// By a signal.
     Signal(i32),
     /// It was killed as its time was over.
     TimedOut,
-    /// It was killed as the agent ends.
+    /// It was killed as its result is wanted no more.
     Stopped,
     /// It did not begin.
     NotStarted(String),
@@ -55,6 +55,28 @@ pub(super) struct Limits<'a> {
     pub(super) stop: &'a AtomicBool,
     /// For an agent after this one; none: nothing is kept.
     pub(super) left: Option<&'a LeftCommand>,
+}
+
+/// Runs a command that is no hook's to its end, in its process group: by itself, at the deadline, or once `stop` is set. What it
+/// writes is thrown away.
+pub fn run_command(
+    arguments: &[String],
+    environment: &[(&str, String)],
+    deadline: Timestamp,
+    stop: &AtomicBool,
+) -> std::io::Result<CommandEnd> {
+    let (child, output) = start(arguments, environment)?;
+    let running = Running {
+        child,
+        output: Some(output),
+        kept: Vec::new(),
+    };
+    let limits = Limits {
+        deadline,
+        stop,
+        left: None,
+    };
+    Ok(running.noted(limits).end)
 }
 
 /// Runs a command to its end.

@@ -21,8 +21,10 @@ mod left;
 mod trust;
 mod watch;
 
+pub use command::{CommandEnd, run_command};
 pub use hook::{HookError, HookPart};
 pub use kept::{KeptError, check_kept_folder, kept_files};
+pub use trust::program as check_program;
 pub use watch::{MovesError, MovesEvent, MovesWatch};
 
 use crate::config::MovesConfig;

@@ -1,4 +1,4 @@
-//! Whether a file is safe to act on: only root and the agent's own user can change it, or put another in its place.
+//! Whether a file is safe to act on: only root and this process's own user can change it, or put another in its place.
 
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -11,7 +11,7 @@ const STICKY: u32 = 0o1000;
 const EXECUTABLE: u32 = 0o111;
 
 /// What is wrong with a program to run, if anything is.
-pub(super) fn program(path: &Path) -> Result<(), String> {
+pub fn program(path: &Path) -> Result<(), String> {
     if !path.is_absolute() {
         return Err(format!("{} is not an absolute path", path.display()));
     }

@@ -10,6 +10,7 @@ use tidegate_core::topology::{
     BytesCheck, CheckConfig, CheckMethod, CheckRequest, DnsCheck, DnsRecords, FtpLogin,
     HealthConfig, HttpCheck, NfsVersion, SoaWanted,
 };
+use tidegate_node::check_program;
 use toml::de::DeValue;
 
 use super::file::{SiteFile, defaults};
@@ -30,7 +31,10 @@ const ROW_MAX: u32 = 100;
 const STATUSES: RangeInclusive<u16> = 200..=599;
 /// Bytes of a user's name, and of a password.
 const LOGIN_BYTES_MAX: usize = 256;
-/// What servers take of users without a password, who are asked for one all the same.
+/// Words of a command, and bytes of all of them.
+const WORDS_MAX: usize = 64;
+const COMMAND_BYTES_MAX: usize = 8 << 10;
+/// The password of a user without a file: `anonymous` may have any.
 const ANONYMOUS_PASSWORD: &str = "tidegate-check";
 
 table! {
@@ -60,13 +64,16 @@ table! {
         record: RecordName = RecordName::A;
         /// dns: one of the records: its address; of SOA the zone's serial or primary server. Not set: any will do.
         answer: Option<String> = None;
-        /// ftp: who logs in. Not set: the server's greeting is enough.
+        /// ftp: the user that logs in. Not set: the server's greeting is enough.
         user: Option<String> = None;
         /// ftp: a file with the user's password, which others cannot read. Relative to this file. Not set: the password is
         /// `tidegate-check`, which will do for `anonymous`.
         password_file: Option<PathBuf> = None;
         /// nfs: the version that must be there, 3 or 4.
         version: u32 = 4, in 3..=4;
+        /// exec: the program and its arguments, which are given to it as they are, without a shell. Only root and the
+        /// front-end's user may be able to change it.
+        command: Vec<At<String>> = Vec::new();
         /// Another port than that of requests. Not set: 53 for `dns`, 21 for `ftp`, 2049 for `nfs`, 445 for `smb`.
         port: Option<u32> = None, in Some(1)..=Some(65_535);
         /// Time between two checks of a node, from each front-end.
@@ -98,6 +105,8 @@ names! {
         Nfs = "nfs",
         /// A dialect.
         Smb = "smb",
+        /// A program that ends well.
+        Exec = "exec",
     }
     later { "grpc", "https" }
 }
@@ -199,6 +208,7 @@ fn check(file: &CheckFile, site: &SiteFile, folder: &Path, problems: &mut Proble
             _ => NfsVersion::Four,
         }),
         CheckKindName::Smb => CheckRequest::Smb,
+        CheckKindName::Exec => CheckRequest::Exec(command(file, problems)),
         CheckKindName::Http => {
             wrong_request(file, problems);
             CheckRequest::Http(http_check(file, site))
@@ -218,7 +228,7 @@ fn check(file: &CheckFile, site: &SiteFile, folder: &Path, problems: &mut Proble
 /// Where servers of this kind listen, if it is not where requests go.
 fn usual_port(kind: CheckKindName) -> Option<u16> {
     match kind {
-        CheckKindName::Http | CheckKindName::Tcp | CheckKindName::Udp => None,
+        CheckKindName::Http | CheckKindName::Tcp | CheckKindName::Udp | CheckKindName::Exec => None,
         CheckKindName::Dns => Some(53),
         CheckKindName::Ftp => Some(21),
         CheckKindName::Nfs => Some(2049),
@@ -363,9 +373,34 @@ fn is_ftp_text(text: &str) -> bool {
     (1..=LOGIN_BYTES_MAX).contains(&text.len()) && !text.contains(char::is_control)
 }
 
+fn command(file: &CheckFile, problems: &mut Problems) -> Vec<String> {
+    let mut problem = |at: Range<usize>, message: String, label: &str| {
+        problems.push(Problem::new(at, message, label));
+    };
+    let words = &file.command.value;
+    let bytes: usize = words.iter().map(|word| word.len()).sum();
+    if words.len() > WORDS_MAX || bytes > COMMAND_BYTES_MAX {
+        let message = format!("more than {WORDS_MAX} words or {COMMAND_BYTES_MAX} bytes");
+        problem(file.command.place(), message, "put this into a script");
+    }
+    match words.first() {
+        None => missing(file, "command", "which program is run?", problems),
+        Some(program) => {
+            if let Err(why) = check_program(Path::new(&program.value)) {
+                problem(
+                    program.place(),
+                    "a front-end must not run this".into(),
+                    &why,
+                );
+            }
+        }
+    }
+    words.iter().map(|word| word.value.clone()).collect()
+}
+
 /// Keys that a check of this kind does not have. Defaults are no mistake: `tidegate config` prints them.
 fn keys_of_other_kinds(file: &CheckFile, problems: &mut Problems) {
-    use CheckKindName::{Dns, Ftp, Http, Nfs, Tcp, Udp};
+    use CheckKindName::{Dns, Exec, Ftp, Http, Nfs, Tcp, Udp};
     let usual: CheckFile = defaults();
     let kind = file.kind.value;
     let mut key =
@@ -420,6 +455,12 @@ fn keys_of_other_kinds(file: &CheckFile, problems: &mut Problems) {
         &file.version.at,
         *file.version == *usual.version,
         &[Nfs],
+    );
+    key(
+        "command",
+        &file.command.at,
+        file.command.is_empty(),
+        &[Exec],
     );
 }
 
