@@ -19,6 +19,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("tidegate-sim", &["tidegate-core"]),
     ("tidegate-culprits", &["tidegate-core"]),
     ("tidegate-discover", &["tidegate-core"]),
+    ("tidegate-reported", &["tidegate-core"]),
     (
         "tidegate-emulator",
         &["tidegate-core", "tidegate-remote", "tidegate-sim"],
@@ -40,6 +41,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "tidegate-core",
             "tidegate-culprits",
             "tidegate-discover",
+            "tidegate-reported",
             "tidegate-remote",
             "tidegate-node",
             "tidegate-proxy",

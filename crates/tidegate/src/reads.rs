@@ -7,9 +7,14 @@ use std::time::Duration;
 
 use tidegate_core::load::LoadTable;
 use tidegate_core::topology::{Node, NodeId, Topology};
+use tidegate_remote::RegionError;
+use tidegate_remote::clock;
+use tidegate_remote::privilege;
 use tidegate_remote::reader::{
     NodeReadStatus, ReadFault, Reader, ReaderError, ReaderHandle, ReaderOptions, Target, Transport,
 };
+
+use tidegate_reported::{ReportReader, ReportReaderHandle, ReportStatus};
 
 use crate::config::NodeRead;
 use crate::models::ReadStatus;
@@ -52,6 +57,8 @@ pub(crate) struct Reads {
     table: Arc<LoadTable>,
     options: ReaderOptions,
     reader: OnceLock<ReaderHandle>,
+    /// What asks other programs, once there is one to ask.
+    reports: OnceLock<ReportReaderHandle>,
     known: Mutex<Known>,
 }
 
@@ -110,6 +117,7 @@ impl Reads {
                 known.shared[place] = Some(path.clone());
             }
         }
+        self.follow_reports(wanted, nodes)?;
         match self.reader.get() {
             Some(reader) => reader.set_targets(targets, wanted.interval, version)?,
             None if targets.is_empty() => {}
@@ -143,10 +151,13 @@ impl Reads {
 
     /// Why a node's load is not known; nothing for a node that is not read.
     pub(crate) fn trouble(&self, node: NodeId) -> Option<String> {
+        if let Some(status) = self.reported(node) {
+            return Some(status.fault.map_or_else(waiting, |fault| fault.to_string()));
+        }
         let status = self.raw(node)?;
         Some(match status.last_error {
             Some(fault) => self.describe(node, fault, &status),
-            None => "nothing newer has come".into(),
+            None => waiting(),
         })
     }
 
@@ -159,6 +170,9 @@ impl Reads {
 
     /// How the reads of a node go; nothing for a node that is not read.
     pub(crate) fn status(&self, node: NodeId) -> Option<ReadStatus> {
+        if let Some(status) = self.reported(node) {
+            return Some(of_report(&status));
+        }
         let status = self.raw(node)?;
         Some(ReadStatus {
             reads: status.reads,
@@ -253,6 +267,49 @@ impl Reads {
         )
     }
 
+    /// Asks other programs for the loads that are wanted from them.
+    fn follow_reports(
+        &self,
+        wanted: &WantedReads,
+        nodes: &[ReadNode<'_>],
+    ) -> Result<(), ReaderError> {
+        let targets = nodes
+            .iter()
+            .filter_map(|node| match wanted.nodes.get(node.name)? {
+                NodeRead::Reported(source) => Some(tidegate_reported::Target {
+                    node: node.id,
+                    generation: node.generation,
+                    source: (**source).clone(),
+                }),
+                NodeRead::None | NodeRead::Udp { .. } | NodeRead::Shm { .. } => None,
+            });
+        let targets: Vec<_> = targets.collect();
+        if self.reports.get().is_none() {
+            if targets.is_empty() {
+                return Ok(());
+            }
+            let table = Arc::clone(&self.table);
+            let reader = ReportReader::spawn(table, clock::now, || {
+                // What it needs none for, it does as well with those that it has.
+                privilege::keep(privilege::NONE).ok();
+            });
+            let reader = reader.map_err(|error| RegionError::Io {
+                what: "start the thread that asks for loads",
+                error,
+            })?;
+            // One thread sets it.
+            self.reports.set(reader).ok();
+        }
+        if let Some(reader) = self.reports.get() {
+            reader.set_targets(targets);
+        }
+        Ok(())
+    }
+
+    fn reported(&self, node: NodeId) -> Option<ReportStatus> {
+        self.reports.get()?.status(node)
+    }
+
     fn raw(&self, node: NodeId) -> Option<NodeReadStatus> {
         self.reader.get()?.status(node)
     }
@@ -264,6 +321,7 @@ impl Default for Reads {
             table: Arc::new(LoadTable::new(0, 0)),
             options: ReaderOptions::default(),
             reader: OnceLock::new(),
+            reports: OnceLock::new(),
             known: Mutex::default(),
         }
     }
@@ -272,7 +330,7 @@ impl Default for Reads {
 /// What the reader is given of a node, if it is read.
 fn target(node: &ReadNode<'_>, read: &NodeRead) -> Option<Target> {
     let transport = match read {
-        NodeRead::None => return None,
+        NodeRead::None | NodeRead::Reported(_) => return None,
         NodeRead::Udp { address, keys } => Transport::Udp {
             address: *address,
             keys: keys.clone(),
@@ -284,6 +342,24 @@ fn target(node: &ReadNode<'_>, read: &NodeRead) -> Option<Target> {
         generation: node.generation,
         transport,
     })
+}
+
+fn waiting() -> String {
+    "nothing newer has come".into()
+}
+
+fn of_report(status: &ReportStatus) -> ReadStatus {
+    ReadStatus {
+        reads: status.answered,
+        unchanged: 0,
+        timeouts: status.timeouts,
+        torn: 0,
+        implausible: status.implausible,
+        restarts: 0,
+        rtt_seconds: (!status.took.is_zero()).then_some(status.took.as_secs_f64()),
+        key: None,
+        last_error: status.fault.as_ref().map(ToString::to_string),
+    }
 }
 
 #[cfg(test)]

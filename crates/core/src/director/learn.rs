@@ -17,6 +17,7 @@
 //! ln b  >= median ln b + l0 - 3 / sqrt(P + 1/0.04) - 0.4    whatever it claims; l0 = mean(ln y - mu) * P / (P + 1/0.04)
 //! factor = rel * (1 + 50 e^3)                        penalty = 1000 while e > 0.3
 //! prior_n = xbar * C * rel - h * r / M               prior_R = (counted ? r * rel : r) - h * r / M
+//!           where load is reported (`load::reported`): n - h * r / M, by the node's own n
 //! s      = min(1, 2 * (records / N) * exp(-(mean record age + one-way) / (2 Sbar)))
 //! d      = clamp(round(2 N / (1 + s K)), 5, 8 s + 16 (1 - s))    Sbar = mean y over 10 s
 //! ```
@@ -560,13 +561,16 @@ fn terms(
     let rel = learner.rel;
     let e = learner.errors;
     let others = inflation * r / m;
+    // The mean of a period at this node says more of it than the mean of all nodes does.
+    let reported = known.load.as_ref().filter(|it| it.rung.is_mean());
+    let reported = reported.and_then(|it| measured(it.runnable));
     NodeTerms {
         factor: (rel * (1.0 + ERROR_COST * e * e * e)) as f32,
         penalty: if e > ERROR_LIMIT { PENALTY } else { 0.0 },
         arrival_inflation: posterior(unseen * capacity / totals.capacity.max(f64::MIN_POSITIVE))
             as f32,
         inflight_inflation: inflation as f32,
-        prior_runnable: (runnable * capacity * rel - others) as f32,
+        prior_runnable: (reported.unwrap_or(runnable * capacity * rel) - others) as f32,
         prior_in_flight: (if counted { r * rel } else { r } - others) as f32,
         per_core: (1.0 / capacity) as f32,
     }

@@ -52,6 +52,11 @@ impl Rung {
         known.map_or(Self::Agent, |(rung, _)| *rung)
     }
 
+    /// Whether what it reads is the mean of a period, and not the state of a moment.
+    pub fn is_mean(self) -> bool {
+        matches!(self, Self::Snmp)
+    }
+
     /// Its label.
     pub fn label(self) -> &'static str {
         Self::ALL[self as usize].1

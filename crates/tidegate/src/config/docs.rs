@@ -20,6 +20,7 @@ use super::file::{
 use super::group::GroupFile;
 use super::policy::PolicySetting;
 use super::reconfigure::{ReconfigureFile, SiteNodesFile};
+use super::reported::{ObjectFile, PeriodsFile};
 use super::setting::{Encoded, KeyDocs, Table, TableDocs, inline};
 use super::soft_limits::{AgentSoftLimitsFile, SoftLimitsFile};
 use super::throttle::ThrottleFile;
@@ -65,6 +66,8 @@ pub(crate) fn page() -> String {
         ("[[site]] nodes = { … }", SiteNodesFile::docs()),
         ("[[node]]", NodeFile::docs()),
         ("[[node]] load = { … }", NodeLoadFile::docs()),
+        ("[[node]] load = { periods = { … } }", PeriodsFile::docs()),
+        ("[[node]] load = { oids = [{ … }] }", ObjectFile::docs()),
         ("[[discover]]", DiscoverFile::docs()),
         ("[[discover]] kubernetes = { … }", KubernetesFile::docs()),
         ("[[discover]] consul = { … }", ConsulFile::docs()),

@@ -20,6 +20,9 @@ use super::discover::{DiscoverFile, DnsFile};
 use super::group::GroupFile;
 use super::policy::PolicySetting;
 use super::reconfigure::{ReconfigureFile, SiteNodesFile};
+use super::reported::{
+    AuthName, ObjectFile, PERIOD_MAX, PERIOD_MIN, PeriodsFile, PrivacyName, SnmpVersionName,
+};
 use super::setting::{At, names, table};
 use super::soft_limits::{AgentSoftLimitsFile, SoftLimitsFile};
 use super::throttle::ThrottleFile;
@@ -280,7 +283,7 @@ table! {
     pub(crate) struct NodeLoadFile {
         /// `auto` is `udp` where a key is given here or in `[load]`, else `none`.
         transport: TransportName = TransportName::Auto;
-        /// udp: where the node's agent answers. By default port 9901 of the node's host.
+        /// udp, snmp: where the node's agent answers. By default port 9901 of the node's host, or port 161.
         address: Option<SocketAddr> = None;
         /// udp: file with this node's key, or with masters other than those of `[load]`. Relative to this
         /// file.
@@ -291,6 +294,28 @@ table! {
         /// shm: the name under which the agent on this host publishes. Only an agent of root or of
         /// this process's user is believed.
         path: Option<PathBuf> = None;
+        /// snmp: which version is spoken. Not set: `2c`.
+        version: Option<SnmpVersionName> = None;
+        /// snmp 1 and 2c: file with the community, in one line. Only its owner may have access to it (mode 0600). Relative to
+        /// this file.
+        community_file: Option<PathBuf> = None;
+        /// snmp 3: the user that asks.
+        user: Option<String> = None;
+        /// snmp 3: how messages are authenticated. Not set: `sha256` where `auth_file` is.
+        auth: Option<AuthName> = None;
+        /// snmp 3: file with the password for that, in one line; as `community_file`.
+        auth_file: Option<PathBuf> = None;
+        /// snmp 3: how messages are encrypted. Not set: `aes128` where `privacy_file` is.
+        privacy: Option<PrivacyName> = None;
+        /// snmp 3: file with the password for that, in one line; as `community_file`.
+        privacy_file: Option<PathBuf> = None;
+        /// snmp: time between two polls. Not set: 500 ms.
+        period: Option<Duration> = None, in Some(PERIOD_MIN)..=Some(PERIOD_MAX);
+        /// snmp: metrics with another period, like `{ memory = "5s" }`.
+        periods: Option<PeriodsFile> = None;
+        /// snmp: objects to ask for beside those that are known, like
+        /// `{ oid = "1.3.6.1.4.1.99999.1.0", metric = "files", scale = 0.01 }`.
+        oids: Option<Vec<At<ObjectFile>>> = None;
     }
 }
 
@@ -303,10 +328,12 @@ names! {
         Udp = "udp",
         /// Shared memory with an agent on this host.
         Shm = "shm",
+        /// Asking an agent of SNMP: `snmpd`, or a device's own.
+        Snmp = "snmp",
         /// Not at all: own requests in flight and latencies decide.
         None = "none",
     }
-    later { "xdp", "rdma", "snmp", "orca" }
+    later { "xdp", "rdma", "orca" }
 }
 
 table! {

@@ -35,6 +35,7 @@ mod policy;
 pub(crate) mod print;
 pub(crate) mod problem;
 pub(crate) mod reconfigure;
+mod reported;
 pub(crate) mod setting;
 mod site;
 mod soft_limits;
@@ -59,6 +60,7 @@ use tidegate_node::{AgentConfig, RUNGS, Scope};
 use tidegate_proxy::{ForwardedConfig, LogConfig, Ports, SiteConfig};
 use tidegate_remote::udp::Key;
 use tidegate_remote::udp::key_file::KeyFile;
+use tidegate_reported::{Secret, SourceConfig};
 use toml::de::DeTable;
 
 use crate::open_files::Shares;
@@ -122,6 +124,8 @@ pub(crate) struct Secrets {
     keys: BTreeMap<PathBuf, KeyFile>,
     /// Of the admin token's.
     token: Option<(PathBuf, Token)>,
+    /// Of other secrets' files.
+    texts: BTreeMap<PathBuf, Secret>,
     /// Files that could not be read this time: what they held before goes on.
     pub(crate) unread: Vec<PathBuf>,
 }
@@ -215,6 +219,15 @@ pub(crate) enum NodeRead {
         /// The file.
         path: PathBuf,
     },
+    /// From another program, by its protocol.
+    Reported(Box<SourceConfig>),
+}
+
+impl NodeRead {
+    /// Whether it comes from a region, in which words are as well.
+    pub(crate) fn has_region(&self) -> bool {
+        matches!(self, Self::Udp { .. } | Self::Shm { .. })
+    }
 }
 
 /// Reads what an agent measures: `host`, or the path of a control group.

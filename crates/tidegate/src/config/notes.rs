@@ -19,7 +19,8 @@ const SHARE_MAX: f64 = 0.25;
 /// CPU time that it takes to read all nodes once, seconds.
 fn round_seconds(reads: &[NodeRead]) -> f64 {
     let seconds = reads.iter().map(|read| match read {
-        NodeRead::None => 0.0,
+        // Others ask far less often.
+        NodeRead::None | NodeRead::Reported(_) => 0.0,
         NodeRead::Udp { .. } => UDP_READ_SECONDS,
         NodeRead::Shm { .. } => SHM_READ_SECONDS,
     });
@@ -50,7 +51,7 @@ pub(super) fn notes(front_end: &FrontEnd, wanted: Option<Duration>) -> Vec<Strin
 
 fn reading(front_end: &FrontEnd, wanted: Option<Duration>) -> Option<String> {
     let affordable = affordable(&front_end.reads);
-    let read = |it: &&NodeRead| **it != NodeRead::None;
+    let read = |it: &&NodeRead| it.has_region();
     let nodes = front_end.reads.iter().filter(read).count();
     match wanted {
         Some(wanted) if wanted < affordable => {

@@ -317,6 +317,79 @@ fn read_of_n1(load: &str, shared: &str) -> Result<NodeRead, String> {
     Ok(config.front_end.unwrap().reads.remove(0))
 }
 
+/// What files beside the configuration hold, for their owner alone.
+fn secret_at(name: &str, text: &str) -> String {
+    use std::os::unix::fs::PermissionsExt;
+    let name = format!("tidegate-config-{name}-{}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    std::fs::write(&path, text).unwrap();
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn a_load_by_snmp_has_what_its_version_needs_and_nothing_else() {
+    let good = secret_at("snmp-good", "long-enough\n");
+    let lines = secret_at("snmp-lines", "long-enough\nlong-enough\n");
+    let short = secret_at("snmp-short", "short");
+    let community = format!("transport = \"snmp\", community_file = \"{good}\"");
+    let user = format!(
+        "transport = \"snmp\", version = \"3\", user = \"monitor\", auth_file = \"{good}\""
+    );
+    for load in [
+        community.clone(),
+        format!("{user}, privacy_file = \"{good}\""),
+    ] {
+        let NodeRead::Reported(source) = read_of_n1(&load, SHARED).unwrap() else {
+            panic!("{load} is another way");
+        };
+        let printed = format!("{source:?}");
+        assert!(printed.contains(":161") && !printed.contains("long-enough"));
+    }
+    for (load, wanted) in [
+        ("transport = \"snmp\"".into(), "`community_file` is missing"),
+        (community.replace(&good, &lines), "it is to hold one line"),
+        (
+            format!("{community}, user = \"a\""),
+            "version 2c of SNMP has no `user`",
+        ),
+        (
+            format!("{community}, path = \"/a\""),
+            "transport `snmp` has no `path`",
+        ),
+        (
+            format!("{community}, period = \"1h\""),
+            "`period` must be from",
+        ),
+        (
+            format!("{community}, oids = [{{ oid = \"x\", metric = \"cpu\" }}]"),
+            "`x` is no name of an object",
+        ),
+        (
+            format!("{community}, oids = [{{ oid = \"1.3.6.1\", metric = \"cpu\", max = 0 }}]"),
+            "`scale` and `max` are to be above 0",
+        ),
+        (user.replace("monitor", ""), "asks as a `user`"),
+        (user.replace(&good, &short), "cannot use this user"),
+        (
+            format!(
+                "transport = \"snmp\", version = \"3\", user = \"a\", privacy_file = \"{good}\""
+            ),
+            "are authenticated as well",
+        ),
+        (
+            "transport = \"none\", oids = []".into(),
+            "transport `none` has no `oids`",
+        ),
+    ] {
+        let found = read_of_n1(&load, "").unwrap_err();
+        assert!(found.contains(wanted), "{load}: {found}");
+    }
+    for path in [good, lines, short] {
+        std::fs::remove_file(path).unwrap();
+    }
+}
+
 const SHARED: &str = "[load]\nkey_file = \"master.key\"\n";
 
 #[test]

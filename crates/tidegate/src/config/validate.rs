@@ -21,6 +21,7 @@ use tidegate_node::{AgentConfig, MovesConfig, RUNGS};
 use tidegate_proxy::{ForwardedConfig, LogConfig, LogTarget, Ports, SiteConfig};
 use tidegate_remote::udp::Network;
 use tidegate_remote::udp::key_file::{KeyFile, Master, NAME_MAX, NodeKey, is_name};
+use tidegate_reported::Secret;
 
 use super::address::overlap;
 use super::agent_moves::{self, AgentMovesFile};
@@ -50,15 +51,16 @@ const WORKERS_MAX: u32 = 1024;
 const READS_UNDER_WAY_MAX: u32 = 16;
 
 /// What the checks share.
-struct Checker<'p> {
+pub(super) struct Checker<'p> {
     folder: PathBuf,
     keys: BTreeMap<PathBuf, Result<KeyFile, String>>,
     token: Option<(PathBuf, Token)>,
+    texts: BTreeMap<PathBuf, Secret>,
     /// What was read of these files before.
     before: Secrets,
     /// Files of which that goes on.
     unread: Vec<PathBuf>,
-    problems: &'p mut Problems,
+    pub(super) problems: &'p mut Problems,
 }
 
 /// Checks a file; all that is wrong is among the problems.
@@ -72,6 +74,7 @@ pub(super) fn validate(
         folder: folder.into(),
         keys: BTreeMap::new(),
         token: None,
+        texts: BTreeMap::new(),
         before,
         unread: Vec::new(),
         problems,
@@ -95,6 +98,7 @@ pub(super) fn validate(
     let Checker {
         keys,
         token,
+        texts,
         unread,
         ..
     } = checker;
@@ -104,6 +108,7 @@ pub(super) fn validate(
             .filter_map(|(path, keys)| Some((path, keys.ok()?)))
             .collect(),
         token,
+        texts,
         unread,
     };
     Some(Config {
@@ -119,11 +124,16 @@ pub(super) fn validate(
 }
 
 impl Checker<'_> {
-    fn problem(&mut self, at: Range<usize>, message: impl Into<String>, label: impl Into<String>) {
+    pub(super) fn problem(
+        &mut self,
+        at: Range<usize>,
+        message: impl Into<String>,
+        label: impl Into<String>,
+    ) {
         self.problems.push(Problem::new(at, message, label));
     }
 
-    fn path(&self, path: &Path) -> PathBuf {
+    pub(super) fn path(&self, path: &Path) -> PathBuf {
         self.folder.join(path)
     }
 

@@ -33,7 +33,7 @@ pub(super) fn examine(machine: &Machine, config: &Config, front_end: &FrontEnd) 
         nodes,
         connections,
     };
-    let is_read = front_end.reads.iter().any(|it| *it != NodeRead::None);
+    let is_read = front_end.reads.iter().any(NodeRead::has_region);
     let mut all = vec![files(wanted), low_ports(machine, &ports)];
     all.extend(user(machine, process.user.value.as_deref()));
     all.push(realtime(

@@ -87,7 +87,8 @@ fn ask(node: &Asked<'_>) -> Vec<Diagnosis> {
         of_server(node.name, address, connected.map(drop))
     });
     let loads = match node.read {
-        NodeRead::None => None,
+        // Whether those answer is said by the running front-end alone.
+        NodeRead::None | NodeRead::Reported(_) => None,
         NodeRead::Udp { address, keys } => {
             let read = match keys.first() {
                 Some(key) => UdpRegion::connect(*address, key.clone(), READ),

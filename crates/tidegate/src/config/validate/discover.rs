@@ -335,7 +335,10 @@ impl Checker<'_> {
                 port: AGENT_PORT,
                 keys: PlannedKeys::Same(keys),
             },
-            NodeRead::Udp { .. } | NodeRead::None | NodeRead::Shm { .. } => ReadPlan::Fixed(read),
+            NodeRead::Udp { .. }
+            | NodeRead::None
+            | NodeRead::Shm { .. }
+            | NodeRead::Reported(_) => ReadPlan::Fixed(read),
         };
         let name = &node.name.value;
         let kind = SourceKind::Dns(DnsConfig {

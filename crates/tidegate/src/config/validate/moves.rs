@@ -132,7 +132,11 @@ impl Checker<'_> {
         }
         let nodes = Movable::of(file).nodes.into_iter();
         let unread: Vec<_> = nodes
-            .filter(|node| reads.get(node.name.as_str()) == Some(&&NodeRead::None))
+            .filter(|node| {
+                reads
+                    .get(node.name.as_str())
+                    .is_some_and(|it| !it.has_region())
+            })
             .map(|node| format!("`{}`", node.name))
             .collect();
         if unread.is_empty() {
@@ -144,7 +148,7 @@ impl Checker<'_> {
         };
         let named = unread[..unread.len().min(NAMED_MAX)].join(", ");
         let message = format!(
-            "the load of {named}{more} is not read, and a node's word is in the memory that its load is read from"
+            "the load of {named}{more} is not read from an agent of ours, and a node's word is in the memory that it is read from"
         );
         let at = file.reconfigure.engine.place();
         let problem = Problem::new(at, message, "needs a word of each node that can be moved");
@@ -195,7 +199,10 @@ impl Checker<'_> {
         let table = &file.reconfigure;
         let same = reads.values().find_map(|read| match read {
             NodeRead::Udp { address, keys } if *address == home => Some(keys.clone()),
-            NodeRead::Udp { .. } | NodeRead::Shm { .. } | NodeRead::None => None,
+            NodeRead::Udp { .. }
+            | NodeRead::Shm { .. }
+            | NodeRead::Reported(_)
+            | NodeRead::None => None,
         });
         let name = match (&table.home_key_name.value, same) {
             (None, Some(keys)) if table.home_key_file.value.is_none() => return Some(keys),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tidegate_remote::udp::Key;
 use tidegate_remote::udp::key_file::{KeyFile, KeyFileError, Master, NodeKey, is_name};
+use tidegate_reported::Secret;
 
 use super::super::NodeRead;
 use super::super::file::{AGENT_PORT, NodeFile, NodeLoadFile, TransportName};
@@ -44,6 +45,25 @@ impl Checker<'_> {
         self.keys.entry(path).or_insert(loaded).clone()
     }
 
+    /// What is in a file for its owner alone.
+    pub(in super::super) fn secret_text(
+        &mut self,
+        path: PathBuf,
+        most: usize,
+    ) -> Result<Secret, String> {
+        let mut read = secret_file::read(&path, most).map(Secret::new);
+        if read.is_err()
+            && let Some(before) = self.before.texts.get(&path)
+            && secret_file::is_denied(&path)
+        {
+            self.unread.push(path.clone());
+            read = Ok(before.clone());
+        }
+        let read = read?;
+        self.texts.insert(path, read.clone());
+        Ok(read)
+    }
+
     /// How a node at this address is read.
     pub(super) fn read_at(
         &mut self,
@@ -80,6 +100,7 @@ impl Checker<'_> {
                 );
                 None
             }
+            TransportName::Snmp => self.snmp_read(load, at.ip()),
             TransportName::Shm => {
                 let path = load.path.value.as_ref().map(|path| self.path(path));
                 if path.is_none() {
@@ -125,13 +146,14 @@ impl Checker<'_> {
         let transport = load.transport.value;
         let udp = matches!(transport, TransportName::Udp | TransportName::Auto);
         let shm = transport == TransportName::Shm;
+        let has_address = udp || transport == TransportName::Snmp;
         let keys = [
-            ("address", load.address.at.clone(), udp),
+            ("address", load.address.at.clone(), has_address),
             ("key_file", load.key_file.at.clone(), udp),
             ("key_name", load.key_name.at.clone(), udp),
             ("path", load.path.at.clone(), shm),
         ];
-        for (name, at, fits) in keys {
+        for (name, at, fits) in keys.into_iter().chain(Self::reported_keys(load)) {
             if let (Some(at), false) = (at, fits) {
                 let message = format!("transport `{}` has no `{name}`", transport.label());
                 self.problem(at, message, "means nothing here");

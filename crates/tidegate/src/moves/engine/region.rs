@@ -80,7 +80,7 @@ impl Reachable {
                 is_known: false,
                 options,
             },
-            NodeRead::Udp { .. } | NodeRead::None => Way::None,
+            NodeRead::Udp { .. } | NodeRead::None | NodeRead::Reported(_) => Way::None,
         };
         Self { way, open: None }
     }

@@ -167,7 +167,7 @@ impl Place {
                 *address = responder.address();
                 Some(responder)
             }
-            NodeRead::Shm { .. } | NodeRead::None => None,
+            NodeRead::Shm { .. } | NodeRead::None | NodeRead::Reported(_) => None,
         };
         self.owner = Some((memory, responder));
     }

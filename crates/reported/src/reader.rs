@@ -1,0 +1,222 @@
+//! One thread that asks nodes for their load and keeps the load table current.
+//!
+//! A node is asked each of its periods, the first time at a random moment of the second half of one, by a task of its own: a poll that takes
+//! longer than a period makes the next one late, and there are never two of a node under way. At most
+//! [`POLLS_MAX`] are under way altogether. A node that does not answer costs its polls and nothing else: its
+//! load grows old, and old is unknown.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tidegate_core::ids::NodeId;
+use tidegate_core::load::{Exchange, LoadTable, ReportedLoad, ReportedValue};
+use tidegate_core::time::Timestamp;
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::AbortHandle;
+use tokio::time::sleep;
+
+use crate::source::{Poll, PollFault, SourceConfig};
+
+/// Most polls under way at a time.
+const POLLS_MAX: usize = 64;
+
+/// A node to be asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Its place in the load table.
+    pub node: NodeId,
+    /// Which of the nodes that have its place.
+    pub generation: u32,
+    /// By what.
+    pub source: SourceConfig,
+}
+
+/// How the polls of a node go.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReportStatus {
+    /// Polls that were answered.
+    pub answered: u64,
+    /// Polls that were not, in time.
+    pub timeouts: u64,
+    /// Polls whose answer could not be true.
+    pub implausible: u64,
+    /// How long the last answer took.
+    pub took: Duration,
+    /// What is wrong now.
+    pub fault: Option<PollFault>,
+}
+
+/// What asks; see [`ReportReader::spawn`].
+#[derive(Debug)]
+pub struct ReportReader;
+
+impl ReportReader {
+    /// Starts the thread, which asks until its handle is dropped; it calls `settle` first.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn spawn(
+        table: Arc<LoadTable>,
+        clock: fn() -> Timestamp,
+        settle: fn(),
+    ) -> std::io::Result<ReportReaderHandle> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
+        let (ended, end) = oneshot::channel();
+        let thread = std::thread::Builder::new().name("reports".into());
+        thread.spawn(move || {
+            settle();
+            // Nothing is ever sent: it ends as its sender does.
+            runtime.block_on(end).ok();
+            runtime.shutdown_background();
+        })?;
+        Ok(ReportReaderHandle {
+            shared: Arc::new(Shared {
+                nodes: Mutex::default(),
+                table,
+                clock,
+                polls: Semaphore::new(POLLS_MAX),
+            }),
+            runtime: handle,
+            _ended: ended,
+        })
+    }
+}
+
+/// A running reader; it ends when this is dropped.
+#[derive(Debug)]
+pub struct ReportReaderHandle {
+    shared: Arc<Shared>,
+    runtime: Handle,
+    _ended: oneshot::Sender<Infallible>,
+}
+
+impl ReportReaderHandle {
+    /// These nodes are asked from now on, in place of those before; what is known of those that stay is kept. Nothing
+    /// is written any more for the others once this returns.
+    pub fn set_targets(&self, targets: Vec<Target>) {
+        let mut nodes = self.shared.nodes();
+        nodes.retain(|_, asked| {
+            let stays = targets.contains(&asked.target);
+            if !stays {
+                asked.task.abort();
+            }
+            stays
+        });
+        for target in targets {
+            nodes.entry(target.node.0).or_insert_with(|| {
+                let shared = Arc::clone(&self.shared);
+                let task = self.runtime.spawn(follow(shared, target.clone()));
+                Asked {
+                    target,
+                    load: ReportedLoad::default(),
+                    status: ReportStatus::default(),
+                    task: task.abort_handle(),
+                }
+            });
+        }
+    }
+
+    /// How the polls of a node go, if it is one of the targets.
+    pub fn status(&self, node: NodeId) -> Option<ReportStatus> {
+        let nodes = self.shared.nodes();
+        nodes.get(&node.0).map(|asked| asked.status.clone())
+    }
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// By node.
+    nodes: Mutex<BTreeMap<u32, Asked>>,
+    table: Arc<LoadTable>,
+    clock: fn() -> Timestamp,
+    polls: Semaphore,
+}
+
+#[derive(Debug)]
+struct Asked {
+    target: Target,
+    load: ReportedLoad,
+    status: ReportStatus,
+    task: AbortHandle,
+}
+
+impl Shared {
+    fn nodes(&self) -> MutexGuard<'_, BTreeMap<u32, Asked>> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps what a poll has come to, unless another node has the place by now.
+    fn note(
+        &self,
+        target: &Target,
+        polled: Result<Vec<ReportedValue>, PollFault>,
+        exchange: &Exchange,
+    ) {
+        let mut nodes = self.nodes();
+        let asked = nodes.get_mut(&target.node.0);
+        let Some(asked) = asked.filter(|asked| asked.target == *target) else {
+            return;
+        };
+        let status = &mut asked.status;
+        let values = match polled {
+            Ok(values) => values,
+            Err(fault) => {
+                status.timeouts += u64::from(matches!(fault, PollFault::NoAnswer(_)));
+                status.fault = Some(fault);
+                return;
+            }
+        };
+        let true_ones = values.iter().filter(|it| asked.load.note(it, exchange));
+        let implausible = true_ones.count() < values.len();
+        status.answered += 1;
+        status.implausible += u64::from(implausible);
+        status.took = exchange.received_at.since(exchange.sent_at);
+        status.fault = implausible.then_some(PollFault::Implausible);
+        let load = asked.load.load(target.source.rung(), exchange.received_at);
+        // What is not known any more stays in the table and grows old.
+        if load.observed_at != Timestamp::ZERO {
+            self.table.store(target.node, &load);
+        }
+    }
+}
+
+/// Asks one node for ever.
+async fn follow(shared: Arc<Shared>, target: Target) {
+    let tick = target.source.tick();
+    // Not at once: a reader of records may be about to leave the node.
+    sleep(tick.mul_f64((1.0 + random_share()) / 2.0)).await;
+    let mut poll = Poll::new(&target.source);
+    let first = (shared.clock)();
+    let mut due = first;
+    loop {
+        // The semaphore is never closed.
+        let Ok(permit) = shared.polls.acquire().await else {
+            return;
+        };
+        let own = || shared.table.own(target.node);
+        let (sent_at, own_sent) = ((shared.clock)(), own());
+        let polled = poll.ask(sent_at.since(first)).await;
+        let exchange = Exchange {
+            sent_at,
+            own_sent,
+            own_received: own(),
+            received_at: (shared.clock)(),
+        };
+        drop(permit);
+        shared.note(&target, polled, &exchange);
+        let now = (shared.clock)();
+        due = (due + tick).max(now);
+        sleep(due.since(now)).await;
+    }
+}
+
+/// From 0 to 1: nodes that are added together are not asked together.
+fn random_share() -> f64 {
+    let bits = RandomState::new().hash_one(0_u8);
+    f64::from(bits as u32) / f64::from(u32::MAX)
+}

@@ -1,0 +1,108 @@
+//! What a node can be asked by, and what can be wrong with its answers.
+
+use std::fmt;
+use std::time::Duration;
+
+use tidegate_core::load::{ReportedValue, Rung};
+
+use crate::snmp::{SnmpConfig, SnmpPoll};
+
+/// A text that is never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Keeps a text.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text without the end of its line; nothing if it is empty or more than a line.
+    pub fn line(&self) -> Option<Self> {
+        let line = self.0.trim_end_matches(['\r', '\n']);
+        let is_line = !line.is_empty() && !line.contains(['\r', '\n', '\0']);
+        is_line.then(|| Self::new(line))
+    }
+
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Secret(…)")
+    }
+}
+
+/// By what a node is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SourceConfig {
+    /// An agent of SNMP.
+    Snmp(SnmpConfig),
+}
+
+impl SourceConfig {
+    pub(crate) fn rung(&self) -> Rung {
+        match self {
+            Self::Snmp(_) => Rung::Snmp,
+        }
+    }
+
+    /// Shortest time between two polls.
+    pub(crate) fn tick(&self) -> Duration {
+        match self {
+            Self::Snmp(config) => config.periods.shortest(),
+        }
+    }
+}
+
+/// Why a poll gave nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PollFault {
+    /// No answer in time. The text says what to look at.
+    NoAnswer(&'static str),
+    /// The node answers that it does not want this question.
+    Refused(&'static str),
+    /// Nothing of what was asked for is there.
+    NothingThere(&'static str),
+    /// What came cannot be understood.
+    Malformed,
+    /// What came cannot be true.
+    Implausible,
+    /// The system could not send.
+    Unsent(String),
+}
+
+impl fmt::Display for PollFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoAnswer(look_at) => write!(f, "no answer in time: {look_at}"),
+            Self::Refused(why) => write!(f, "refused: {why}"),
+            Self::NothingThere(what) => f.write_str(what),
+            Self::Malformed => f.write_str("what it answers cannot be understood"),
+            Self::Implausible => f.write_str("what it answers cannot be true"),
+            Self::Unsent(why) => write!(f, "the system cannot send to it: {why}"),
+        }
+    }
+}
+
+/// What asks one node.
+pub(crate) enum Poll {
+    Snmp(Box<SnmpPoll>),
+}
+
+impl Poll {
+    pub(crate) fn new(config: &SourceConfig) -> Self {
+        match config {
+            SourceConfig::Snmp(config) => Self::Snmp(Box::new(SnmpPoll::new(config.clone()))),
+        }
+    }
+
+    /// Asks once. `elapsed` is the time since the first poll.
+    pub(crate) async fn ask(&mut self, elapsed: Duration) -> Result<Vec<ReportedValue>, PollFault> {
+        match self {
+            Self::Snmp(poll) => poll.ask(elapsed).await,
+        }
+    }
+}

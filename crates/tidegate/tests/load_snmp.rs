@@ -1,0 +1,176 @@
+//! Nodes without an agent of ours: the front-end asks a stock `snmpd` for their load, as a community and as a user, and says what
+//! is wrong where it gets none.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test ends where something is missing, and says what it skips"
+)]
+
+mod support;
+
+use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use support::{FrontEnd, Process, eventually, folder, free_address};
+
+/// An object that says how many of a hundred file descriptors are used: 95, as this `snmpd` is configured.
+const FILES: &str = "1.3.6.1.4.1.8072.9999.9999.85.1.0";
+
+struct Snmpd {
+    port: u16,
+    _process: Process,
+}
+
+impl Snmpd {
+    fn start(folder: &Path) -> Self {
+        let port = UdpSocket::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        let text = format!(
+            "agentaddress udp:127.0.0.1:{port}\nrocommunity secret-community 127.0.0.1\n\
+             createUser monitor SHA-256 \"auth-password\" AES \"privacy-password\"\nrouser monitor priv\n\
+             override .{FILES} integer 95\n"
+        );
+        std::fs::write(folder.join("snmpd.conf"), text).unwrap();
+        let mut command = Command::new("snmpd");
+        command.args(["-f", "-Lf"]).arg(folder.join("snmpd.log"));
+        command.args(["-C", "-c"]).arg(folder.join("snmpd.conf"));
+        command.arg("-p").arg(folder.join("snmpd.pid"));
+        command.env("SNMP_PERSISTENT_DIR", folder.join("persistent"));
+        command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        let command = command.stdout(Stdio::null()).stderr(Stdio::null());
+        Self {
+            port,
+            _process: Process::start(command),
+        }
+    }
+}
+
+fn has_snmpd() -> bool {
+    let found = Path::new("/usr/sbin/snmpd").exists();
+    if !found {
+        println!("SKIPPED: snmpd is not installed");
+    }
+    found
+}
+
+/// A file for its owner alone.
+fn secret(folder: &Path, name: &str, text: &str) -> PathBuf {
+    let path = folder.join(name);
+    std::fs::write(&path, format!("{text}\n")).unwrap();
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+    path
+}
+
+/// A front-end before nodes whose load is read so.
+fn front_end(folder: &Path, port: u16, loads: &[String]) -> FrontEnd {
+    let mut text =
+        String::from("[limits]\nworkers = 1\n[[site]]\nname = \"shop\"\nhosts = [\"*\"]\n");
+    for (index, load) in loads.iter().enumerate() {
+        text.push_str(&format!(
+            "[[node]]\nname = \"n{}\"\naddress = \"{}\"\nsite = \"shop\"\n\
+             load = {{ transport = \"snmp\", address = \"127.0.0.1:{port}\", {load} }}\n",
+            index + 1,
+            free_address(),
+        ));
+    }
+    FrontEnd::start(folder, &text)
+}
+
+fn nodes(front_end: &FrontEnd) -> Vec<Value> {
+    let nodes = &front_end.api("/api/status")["sites"][0]["nodes"];
+    nodes.as_array().unwrap().clone()
+}
+
+/// A node once its load is known.
+fn known(front_end: &FrontEnd, index: usize) -> Value {
+    eventually("a load", || {
+        let node = nodes(front_end)[index].clone();
+        let load = &node["load"];
+        (load["fresh"] == true && load["cpu"].is_f64() && load["capacity"].is_f64()).then_some(node)
+    })
+}
+
+#[test]
+fn the_load_of_a_stock_snmpd_is_known_and_its_own_object_crosses_a_soft_limit() {
+    if !has_snmpd() {
+        return;
+    }
+    let folder = folder("load-snmp");
+    let snmpd = Snmpd::start(&folder);
+    let community = secret(&folder, "community", "secret-community");
+    let load = format!("community_file = \"{}\"", community.display());
+    let with_files =
+        format!("{load}, oids = [{{ oid = \"{FILES}\", metric = \"files\", max = 100 }}]");
+    let first = format!("{load}, version = \"1\"");
+    let front_end = front_end(&folder, snmpd.port, &[with_files, load, first]);
+    for index in 0..3 {
+        let node = known(&front_end, index);
+        assert_eq!(node["rung"], "snmp");
+        let of = |name: &str| node["load"][name].as_f64().unwrap();
+        let cpus = std::thread::available_parallelism().unwrap().get();
+        assert!(of("capacity") >= cpus as f64, "{node}");
+        assert!((0.0..=1.0).contains(&of("cpu")), "{node}");
+        assert!((0.01..1.0).contains(&of("memory")), "{node}");
+        assert!((0.0..=2.0 * of("capacity")).contains(&of("runnable")));
+        assert!(node["reads"]["reads"].as_u64().unwrap() > 0);
+        assert_eq!(node["reads"]["last_error"], Value::Null);
+    }
+    let node = eventually("its soft limit is seen", || {
+        let node = nodes(&front_end)[0].clone();
+        (node["health"] == "ejected").then_some(node)
+    });
+    assert_eq!(node["soft_limit"]["resource"], "files");
+    assert_eq!(node["load"]["files"].as_f64().unwrap() as f32, 0.95);
+    let why = front_end.api("/api/why/n2").to_string();
+    assert!(why.contains("its load is known by snmp"), "{why}");
+    assert_eq!(nodes(&front_end)[1]["health"], "up");
+}
+
+#[test]
+fn users_of_version_3_are_told_apart_and_what_is_wrong_is_said() {
+    if !has_snmpd() {
+        return;
+    }
+    let folder = folder("load-snmp-users");
+    let snmpd = Snmpd::start(&folder);
+    let auth = secret(&folder, "auth", "auth-password");
+    let privacy = secret(&folder, "privacy", "privacy-password");
+    let wrong = secret(&folder, "wrong", "another-password");
+    let user = |user: &str, auth: &Path, privacy: &Path| {
+        format!(
+            "version = \"3\", user = \"{user}\", auth_file = \"{}\", privacy_file = \"{}\"",
+            auth.display(),
+            privacy.display()
+        )
+    };
+    let community = secret(&folder, "community", "no-such-community");
+    let loads = [
+        user("monitor", &auth, &privacy),
+        user("stranger", &auth, &privacy),
+        user("monitor", &wrong, &privacy),
+        user("monitor", &auth, &wrong),
+        format!("community_file = \"{}\"", community.display()),
+    ];
+    let front_end = front_end(&folder, snmpd.port, &loads);
+    assert_eq!(known(&front_end, 0)["rung"], "snmp");
+    let silent = "no answer in time: does an agent of SNMP listen there, and does it know our";
+    for (index, wanted) in [(1, "user"), (2, "user"), (3, "user"), (4, "community")] {
+        let said = eventually("what is wrong", || {
+            let node = nodes(&front_end)[index].clone();
+            assert_eq!(node["rung"], "none");
+            node["reads"]["last_error"].as_str().map(str::to_owned)
+        });
+        assert!(said.starts_with(&format!("{silent} {wanted}")), "{said}");
+    }
+    let why = front_end.api("/api/why/n5").to_string();
+    assert!(
+        why.contains("its load is not known yet (no answer in time"),
+        "{why}"
+    );
+}
