@@ -23,7 +23,6 @@ fn two() -> Vec<NodePlan> {
         place,
         port,
         rungs: Placed::rungs(place),
-        agent_check: None,
     };
     let node = |name: &str| NodePlan {
         agents: vec![

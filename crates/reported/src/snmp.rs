@@ -240,8 +240,17 @@ impl SnmpPoll {
         }
     }
 
-    /// Asks for what is due `now`, since the first poll.
+    /// Asks for what is due `now`, since the first poll. An agent that is silent may have come back as another engine, which
+    /// knows nothing of our session with the former one: the next poll begins anew.
     pub(crate) async fn ask(&mut self, now: Duration) -> Result<Vec<ReportedValue>, PollFault> {
+        let asked = self.ask_once(now).await;
+        if matches!(asked, Err(PollFault::NoAnswer(_) | PollFault::Refused(_))) {
+            self.client = None;
+        }
+        asked
+    }
+
+    async fn ask_once(&mut self, now: Duration) -> Result<Vec<ReportedValue>, PollFault> {
         let client = self.client().await?;
         let looks = now >= self.look_due;
         if looks {

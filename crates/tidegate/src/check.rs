@@ -1,7 +1,16 @@
 //! Carries checks out: asks a node as its site wants it, and says what is wrong with the answer. A file per kind.
 //!
 //! Each check has a connection of its own, which ends with it: what is asked is whether a new client would be served.
-//! So many run at once and no more, and of an answer so much is read as is needed, and no more than 64 KiB.
+//! Of an answer so much is read as is needed, and no more than 64 KiB.
+//!
+//! ```text
+//! asked ──> waits for a turn of its site, then of all ──> runs ──> its result
+//! asked again while it waits     it keeps its place, and its result is that of the later question
+//! asked again while it runs      what runs is broken off: the site is checked in another way by now
+//! ```
+//!
+//! So many run at once of a site, and so many of all: nodes that hang for long take turns from their own site first.
+//! Failure case: two sites whose nodes all hang let the checks of others wait for as long as their time-outs are.
 
 mod dns;
 mod exec;
@@ -22,17 +31,21 @@ use std::time::Duration;
 
 use tidegate_core::director::CheckDue;
 use tidegate_core::time::Timestamp;
-use tidegate_core::topology::{CheckConfig, CheckFailure, CheckRequest, CheckResult, NodeId};
+use tidegate_core::topology::{
+    CheckConfig, CheckFailure, CheckRequest, CheckResult, NodeId, SiteId,
+};
 use tidegate_proxy::{Shared, is_own_fault};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
-use tokio::sync::{AcquireError, Semaphore};
+use tokio::sync::{AcquireError, Semaphore, oneshot};
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use crate::driver::Overrides;
 
-/// Checks that run at once; the others wait for their turn.
+/// Checks that run at once, of all sites and of one; the others wait for their turn.
 const RUNNING_MAX: usize = 128;
+const OF_SITE_MAX: usize = 64;
 /// Programs that run at once, of those.
 const PROGRAMS_MAX: usize = 8;
 /// Bytes of an answer that are looked at.
@@ -72,14 +85,27 @@ pub(crate) struct LastCheck {
 #[derive(Debug)]
 pub(crate) struct Checks {
     nodes: Mutex<BTreeMap<NodeId, NodeChecks>>,
+    asked: Mutex<BTreeMap<NodeId, Asked>>,
+    sites: Mutex<BTreeMap<SiteId, Arc<Semaphore>>>,
     running: Semaphore,
     programs: Semaphore,
+}
+
+/// The check of a node that waits or runs.
+#[derive(Debug)]
+struct Asked {
+    /// As the director knows it.
+    number: u64,
+    /// What breaks it off, once it runs.
+    running: Option<AbortHandle>,
 }
 
 impl Default for Checks {
     fn default() -> Self {
         Self {
             nodes: Mutex::default(),
+            asked: Mutex::default(),
+            sites: Mutex::default(),
             running: Semaphore::new(RUNNING_MAX),
             programs: Semaphore::new(PROGRAMS_MAX),
         }
@@ -92,6 +118,50 @@ impl Checks {
         let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         let checks = nodes.get(&node)?;
         (checks.generation == generation).then(|| checks.clone())
+    }
+
+    /// Takes a question in; whether it needs a turn of its own.
+    fn ask(&self, due: CheckDue) -> bool {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = Asked {
+            number: due.number,
+            running: None,
+        };
+        match asked.get_mut(&due.node) {
+            Some(waits) if waits.running.is_none() => {
+                waits.number = due.number;
+                false
+            }
+            _ => {
+                if let Some(before) = asked.insert(due.node, new).and_then(|it| it.running) {
+                    before.abort();
+                }
+                true
+            }
+        }
+    }
+
+    /// The node's check begins to run, by this handle: its latest number.
+    fn begins(&self, node: NodeId, running: AbortHandle) -> Option<u64> {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let waits = asked.get_mut(&node)?;
+        waits.running = Some(running);
+        Some(waits.number)
+    }
+
+    /// The check of this number runs no more.
+    fn ends(&self, due: CheckDue) {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |it: &Asked| it.number == due.number && it.running.is_some();
+        if asked.get(&due.node).is_some_and(is_it) {
+            asked.remove(&due.node);
+        }
+    }
+
+    fn turns_of(&self, site: SiteId) -> Arc<Semaphore> {
+        let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
+        let turns = sites.entry(site);
+        Arc::clone(turns.or_insert_with(|| Arc::new(Semaphore::new(OF_SITE_MAX))))
     }
 
     fn ended(&self, node: NodeId, generation: u32, ended: EndedCheck) {
@@ -136,25 +206,67 @@ impl NodeChecks {
     }
 }
 
-/// Makes a check, and hands its result to the driver.
-pub(crate) async fn run(
+/// Has a check made, in its turn.
+pub(crate) fn begin(
     due: CheckDue,
     shared: Arc<Shared>,
     checks: Arc<Checks>,
     overrides: Overrides,
     clock: fn() -> Timestamp,
 ) {
+    if checks.ask(due) {
+        tokio::spawn(in_turn(due.node, shared, checks, overrides, clock));
+    }
+}
+
+async fn in_turn(
+    node: NodeId,
+    shared: Arc<Shared>,
+    checks: Arc<Checks>,
+    overrides: Overrides,
+    clock: fn() -> Timestamp,
+) {
+    let site = shared.topology.load().node(node).site;
+    let of_site = checks.turns_of(site);
     let turns = async {
         // Checks of other kinds do not wait for programs.
-        let program = match runs_program(&shared, due.node) {
+        let program = match runs_program(&shared, node) {
             true => Some(checks.programs.acquire().await?),
             false => None,
         };
-        Ok::<_, AcquireError>((program, checks.running.acquire().await?))
+        let of_site = of_site.acquire().await?;
+        Ok::<_, AcquireError>((program, of_site, checks.running.acquire().await?))
     };
+    // They are never closed.
     let Ok(_turns) = turns.await else {
         return;
     };
+    let (begins, number) = oneshot::channel();
+    let check = tokio::spawn({
+        let checks = Arc::clone(&checks);
+        async move {
+            if let Ok(number) = number.await {
+                let due = CheckDue { node, number };
+                run(due, &shared, &checks, &overrides, clock).await;
+                checks.ends(due);
+            }
+        }
+    });
+    if let Some(number) = checks.begins(node, check.abort_handle()) {
+        begins.send(number).ok();
+    }
+    // Also one that is broken off gives its turn back.
+    check.await.ok();
+}
+
+/// Makes a check, and hands its result to the driver.
+async fn run(
+    due: CheckDue,
+    shared: &Shared,
+    checks: &Checks,
+    overrides: &Overrides,
+    clock: fn() -> Timestamp,
+) {
     let topology = shared.topology.load_full();
     let node = topology.node(due.node);
     let health = Arc::clone(&topology.site(node.site).health);
@@ -296,6 +408,46 @@ mod tests {
             rise: 2,
             fall: 3,
         }
+    }
+
+    #[test]
+    fn a_node_has_one_check_that_waits_or_runs() {
+        testing::runtime().block_on(async {
+            let checks = Checks::default();
+            let due = |number| CheckDue {
+                node: NodeId(7),
+                number,
+            };
+            let hangs = tokio::spawn(std::future::pending::<()>());
+            assert!(checks.ask(due(1)));
+            assert!(!checks.ask(due(2)), "it waits already");
+            assert_eq!(checks.begins(NodeId(7), hangs.abort_handle()), Some(2));
+            // Of an older question: nothing ends.
+            checks.ends(due(1));
+            assert!(checks.ask(due(3)), "what runs is broken off");
+            assert!(hangs.await.unwrap_err().is_cancelled());
+            checks.ends(due(2));
+            assert!(!checks.ask(due(4)), "the later one waits");
+            let runs = tokio::spawn(async {});
+            assert_eq!(checks.begins(NodeId(7), runs.abort_handle()), Some(4));
+            checks.ends(due(4));
+            assert!(checks.asked.lock().unwrap().is_empty());
+        });
+    }
+
+    #[test]
+    fn nodes_that_hang_take_turns_from_their_own_site_first() {
+        let checks = Checks::default();
+        let (one, other) = (checks.turns_of(SiteId(0)), checks.turns_of(SiteId(1)));
+        let of_one: Vec<_> = (0..OF_SITE_MAX)
+            .map(|_| one.try_acquire().unwrap())
+            .collect();
+        let all: Vec<_> = (0..OF_SITE_MAX)
+            .map(|_| checks.running.try_acquire().unwrap())
+            .collect();
+        assert!(checks.turns_of(SiteId(0)).try_acquire().is_err());
+        assert!(other.try_acquire().is_ok() && checks.running.try_acquire().is_ok());
+        drop((of_one, all));
     }
 
     #[test]

@@ -46,8 +46,7 @@ async fn run(
             Ask::Probe(node) => node,
             Ask::Check(due) => {
                 let (shared, checks) = (Arc::clone(&shared), Arc::clone(&checks));
-                let check = check::run(due, shared, checks, driver.clone(), clock::now);
-                tokio::spawn(check);
+                check::begin(due, shared, checks, driver.clone(), clock::now);
                 continue;
             }
         };

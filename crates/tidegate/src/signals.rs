@@ -14,6 +14,8 @@ pub(crate) fn listen(kind: SignalKind) -> Result<Signal, Failure> {
 pub(crate) struct Stop {
     terminate: Signal,
     interrupt: Signal,
+    /// Its terminal is gone, where that means the same.
+    hang_up: Option<Signal>,
 }
 
 impl Stop {
@@ -22,6 +24,15 @@ impl Stop {
         Ok(Self {
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,
+            hang_up: None,
+        })
+    }
+
+    /// The same, also where a terminal is closed.
+    pub(crate) fn with_terminal() -> Result<Self, Failure> {
+        Ok(Self {
+            hang_up: Some(listen(SignalKind::hangup())?),
+            ..Self::new()?
         })
     }
 
@@ -30,6 +41,17 @@ impl Stop {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
+            () = next(&mut self.hang_up) => {}
         }
+    }
+}
+
+/// Returns with the signal, if it is one that is waited for.
+async fn next(signal: &mut Option<Signal>) {
+    match signal {
+        Some(signal) => {
+            signal.recv().await;
+        }
+        None => std::future::pending().await,
     }
 }

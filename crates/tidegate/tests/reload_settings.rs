@@ -86,15 +86,18 @@ fn held_server() -> (SocketAddr, Receiver<String>, Sender<()>) {
 #[test]
 fn a_request_sees_one_set_and_open_connections_the_new_one_from_their_next() {
     let (address, seen, release) = held_server();
+    // One worker: what one connection sees, all others have seen.
+    let one = "[limits]\nworkers = 1\n";
     let cluster = Cluster::default()
         .site("shop", "*")
-        .node("n1", address, "shop");
+        .node("n1", address, "shop")
+        .more(one);
     let scene = Scene::start("reload-forwarded", &cluster);
     let mut held = Client::connect(scene.front_end.address);
     held.send("/held");
     assert!(!seen.recv().unwrap().contains("\r\nvia:"));
     let more = "[forwarded]\nvia = \"gate\"\nx_forwarded = false\nnode_header = true\n";
-    scene.write(&cluster.more(more).text());
+    scene.write(&cluster.more(&format!("{one}{more}")).text());
     let plan = scene.reload(&[]);
     assert!(
         plan.contains("~ [forwarded]: via = not set -> \"gate\""),

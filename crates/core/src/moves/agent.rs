@@ -171,7 +171,12 @@ impl AgentPart {
             return false;
         }
         self.generation = generation;
-        (self.quiet_looks, self.step, self.exit_code) = (0, AgentStep::Begun, 0);
+        // What takes the move back shows why, to front-ends that have not looked since.
+        let kept = match self.step {
+            AgentStep::HookFailed => self.exit_code,
+            AgentStep::Begun | AgentStep::Drained | AgentStep::HookRuns | AgentStep::HookDone => 0,
+        };
+        (self.quiet_looks, self.step, self.exit_code) = (0, AgentStep::Begun, kept);
         true
     }
 
@@ -419,6 +424,13 @@ mod tests {
             let keep = turn.keep.map(|it| (it.site, it.is_sure));
             assert_eq!(keep, Some((site, true)));
             assert_eq!(agent.look(&view(switching, 0)).run, None);
+            // Why it failed is said for one generation more, which takes the move back.
+            let failed = |turn: AgentTurn| turn.status.and_then(|it| it.failed(Count24::new(5)));
+            let expected = exit_code
+                .is_none_or(|it| it != 0)
+                .then(|| exit_code.unwrap_or(255));
+            assert_eq!(failed(agent.look(&view(serves(6, Y), 0))), expected);
+            assert_eq!(failed(agent.look(&view(serves(7, Y), 0))), None);
         }
     }
 

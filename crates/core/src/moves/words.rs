@@ -658,7 +658,7 @@ pub struct AgentStatus {
     pub step: AgentStep,
     /// Connections on the service's port, the greatest number for more.
     pub connections: u32,
-    /// What the hook ended with.
+    /// What the hook ended with; until one runs again, what that of the generation before failed with.
     pub exit_code: u8,
     /// Whether the agent has hooks.
     pub has_hooks: bool,
@@ -668,6 +668,17 @@ pub struct AgentStatus {
 pub const CONNECTIONS_MAX: u32 = (1 << 20) - 1;
 
 impl AgentStatus {
+    /// What the hook of this generation failed with, if it did: the agent may be one generation further, which took it back.
+    pub fn failed(&self, generation: Count24) -> Option<u8> {
+        let is_after = self.generation == generation.next();
+        let failed = match self.step {
+            AgentStep::HookFailed => self.generation == generation,
+            AgentStep::Begun | AgentStep::Drained => is_after && self.exit_code != 0,
+            AgentStep::HookRuns | AgentStep::HookDone => false,
+        };
+        failed.then_some(self.exit_code)
+    }
+
     /// As bits.
     pub fn pack(self) -> u64 {
         u64::from(self.generation.get()) << 40

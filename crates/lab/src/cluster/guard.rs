@@ -1,6 +1,5 @@
 //! An antagonist that is at work, until its guard is dropped.
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -40,12 +39,12 @@ impl Guard {
     pub(super) fn start(
         place: &Place,
         kind: &Antagonist,
-        (node, server): (&str, SocketAddr),
+        node: &str,
     ) -> Result<Self, ClusterError> {
         let program = lab()?;
         let argument = argument(kind).map_err(|error| ClusterError::Plan(error.to_string()))?;
         let mut command = place.command(&program);
-        command.args(["antagonist", &argument, "--server", &server.to_string()]);
+        command.args(["antagonist", &argument]);
         let mut process = Process::start(format!("an antagonist of {node}"), &mut command)?;
         await_program(&mut process, &program)?;
         Ok(Self {

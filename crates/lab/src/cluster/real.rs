@@ -1,6 +1,5 @@
 //! Namespaces mode: nodes with a network, a control group, a server and agents of their own.
 
-use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -198,7 +197,7 @@ impl Machines {
         self.front.inside(|| {
             settings.iter().try_for_each(|(name, value)| {
                 let path = format!("/proc/sys/net/ipv4/{name}");
-                fs::write(&path, value).map_err(ClusterError::file("write", path))
+                std::fs::write(&path, value).map_err(ClusterError::file("write", path))
             })
         })?
     }
@@ -367,23 +366,12 @@ impl Machine {
         if !plan.server.is_web() {
             place.limit(Some(plan.share))?;
         }
-        if plan.files.is_some() {
-            let path = self.pid_file();
-            let pid = format!("{}\n", process.id());
-            fs::write(&path, pid).map_err(ClusterError::file("write", path))?;
-        }
         self.server = Some(process);
         Ok(())
     }
 
-    /// Where its server's process is named, for its agents.
-    fn pid_file(&self) -> PathBuf {
-        self.files.with_extension("pid")
-    }
-
     fn start_agents(&mut self, front: &Place, folder: &Path) -> Result<(), ClusterError> {
         let key = KeyAt::of(&self.plan.name, folder);
-        let watched = self.pid_file();
         let regions: Vec<_> = self
             .plan
             .agents
@@ -395,7 +383,7 @@ impl Machine {
             if running.is_some() {
                 continue;
             }
-            let address = SocketAddr::new(self.address.ip(), plan.port);
+            let address = (self.address.ip(), plan.port).into();
             let on_nodes_cpu;
             let place = match (plan.place, &self.beside) {
                 (Placed::Inside, _) | (_, None) => &self.inside,
@@ -431,13 +419,6 @@ impl Machine {
                     .iter()
                     .flat_map(|scope| ["--scope", scope]),
             );
-            if self.plan.files.is_some() {
-                command.arg("--watch").arg(&watched);
-            }
-            if let Some(port) = plan.agent_check {
-                let at = SocketAddr::new(address.ip(), port);
-                command.arg("--agent-check").arg(at.to_string());
-            }
             if plan.place == Placed::Inside {
                 command.arg("--no-realtime");
             }
@@ -485,7 +466,7 @@ pub(super) fn folder(stem: &Stem) -> Result<PathBuf, ClusterError> {
         .first()
         .ok_or_else(|| ClusterError::Missing("there is no folder for temporary files".into()))?;
     let path = parent.join(stem.name("files"));
-    let mut builder = fs::DirBuilder::new();
+    let mut builder = std::fs::DirBuilder::new();
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder
         .create(&path)

@@ -31,7 +31,6 @@ mod reserve;
 mod runner;
 mod shared_sites;
 mod single_site;
-mod slbl;
 mod tail;
 #[cfg(test)]
 mod tests;
@@ -72,10 +71,6 @@ pub const ALL: &[&Experiment] = &[
     &changes::move_latency::EXPERIMENT,
     &changes::move_safety::EXPERIMENT,
     &changes::move_faults::EXPERIMENT,
-    &slbl::poll_interval::EXPERIMENT,
-    &slbl::normal::EXPERIMENT,
-    &slbl::overload::EXPERIMENT,
-    &slbl::scale::EXPERIMENT,
     &admission::response::EXPERIMENT,
     &admission::instant::EXPERIMENT,
     &admission::qos::EXPERIMENT,

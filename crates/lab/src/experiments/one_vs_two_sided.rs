@@ -87,7 +87,6 @@ const fn agent(
         place,
         port,
         rungs,
-        agent_check: None,
     }
 }
 

@@ -9,11 +9,10 @@ use super::{ALL, Scale, find};
 /// What a whole run may take; some need more requests or more arms than the others.
 const FULL_MAX: Duration = Duration::from_secs(600);
 const LONG_MAX: Duration = Duration::from_secs(900);
-const LONG: [&str; 7] = [
+const LONG: [&str; 6] = [
     "burst-length",
     "move-faults",
     "poll-interval",
-    "slbl-overload",
     "tail",
     "admission-goodput",
     "culprits-suite",
@@ -44,10 +43,6 @@ fn every_experiment_of_the_papers_and_of_the_design_is_there() {
         "move-latency",
         "move-safety",
         "move-faults",
-        "slbl-poll-interval",
-        "slbl-normal",
-        "slbl-overload",
-        "slbl-scale",
         "admission",
         "admission-instant",
         "qos",

@@ -216,7 +216,9 @@ impl Meaning {
 
     /// The used share between the last two counts that differ; nothing where CPU time is not counted.
     fn used_of_counts(&mut self, answers: &Answers, now: Duration) -> Option<CpuShare> {
-        let ticks = |object| answers.get(object).map(|ticks| ticks as u64 as u32);
+        // A counter is never negative.
+        let counter = |object| answers.get(object).filter(|it| *it >= 0.0);
+        let ticks = |object| counter(object).map(|ticks| ticks as u64 as u32);
         let sum = |objects: &[BuiltIn]| {
             let all = objects.iter().filter_map(|object| ticks(*object));
             all.fold(0_u32, u32::wrapping_add)

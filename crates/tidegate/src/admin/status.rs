@@ -348,7 +348,12 @@ fn load_status(load: &NodeLoad, now: Timestamp) -> Option<LoadStatus> {
     if load.observed_at == Timestamp::ZERO {
         return None;
     }
-    let known = |number: f32| number.is_finite().then_some(f64::from(number));
+    // An `f32` has no more digits than that.
+    let known = |number: f32| {
+        number
+            .is_finite()
+            .then(|| (f64::from(number) * 1e6).round() / 1e6)
+    };
     let age = now.since(load.observed_at);
     Some(LoadStatus {
         fresh: age <= load.freshness(),

@@ -102,11 +102,28 @@ fn judge(question: &Message, bytes: &[u8], wanted: &DnsCheck) -> Result<Answered
     if about.truncation {
         return Ok(Answered::CutOff);
     }
-    let mut found = answer.answers.iter().map(|record| &record.data);
-    match found.any(|data| is_wanted(data, &wanted.records)) {
+    let names = names(&answer);
+    let mut found = answer.answers.iter();
+    match found.any(|it| names.contains(&it.name) && is_wanted(&it.data, &wanted.records)) {
         true => Ok(Answered::Well),
         false => Err(CheckFailure::Answer),
     }
+}
+
+/// The name that was asked for, and those that it stands for by the aliases of an answer, which come in their order.
+fn names(answer: &Message) -> Vec<Name> {
+    let asked = answer.queries.iter().map(|it| it.name.clone());
+    answer
+        .answers
+        .iter()
+        .fold(asked.collect(), |mut names, it| {
+            if let RData::CNAME(alias) = &it.data
+                && names.contains(&it.name)
+            {
+                names.push(alias.0.clone());
+            }
+            names
+        })
 }
 
 fn is_wanted(data: &RData, wanted: &DnsRecords) -> bool {
@@ -199,6 +216,20 @@ mod tests {
             assert_eq!(judged(&wanted(zone_wanted), &[zone()]), result);
         }
         assert_eq!(judged(&of(DnsRecords::Soa(None)), &[zone()]), well);
+    }
+
+    #[test]
+    fn a_record_of_another_name_counts_if_an_alias_leads_there() {
+        let (wanted, web) = (address(), name("web.test"));
+        let question = question(&wanted).unwrap();
+        let mut direct = answer(&question, &[]);
+        let other = Record::from_rdata(web.clone(), 60, RData::A(A([10, 0, 0, 1].into())));
+        direct.add_answer(other.clone());
+        let mut led = answer(&question, &[RData::CNAME(CNAME(web))]);
+        led.add_answer(other);
+        let judged = |answer: &Message| judge(&question, &answer.to_vec().unwrap(), &wanted);
+        assert_eq!(judged(&direct), Err(CheckFailure::Answer));
+        assert_eq!(judged(&led), Ok(Answered::Well));
     }
 
     #[test]

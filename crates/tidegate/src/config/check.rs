@@ -300,7 +300,7 @@ fn dns_records(record: RecordName, answer: Option<&str>) -> Result<DnsRecords, &
         RecordName::Soa => {
             let wanted = answer.map(|text| match text.parse() {
                 Ok(serial) => Ok(SoaWanted::Serial(serial)),
-                Err(_) if !text.is_empty() && Name::from_ascii(text).is_ok() => {
+                Err(_) if !is_number(text) && Name::from_ascii(text).is_ok() => {
                     Ok(SoaWanted::Primary(text.into()))
                 }
                 Err(_) => Err("a serial, or the name of a server"),
@@ -308,6 +308,11 @@ fn dns_records(record: RecordName, answer: Option<&str>) -> Result<DnsRecords, &
             wanted.transpose().map(DnsRecords::Soa)
         }
     }
+}
+
+/// Digits alone, or nothing: no name of a server.
+fn is_number(text: &str) -> bool {
+    text.bytes().all(|it| it.is_ascii_digit())
 }
 
 fn http_check(file: &CheckFile, site: &SiteFile) -> HttpCheck {

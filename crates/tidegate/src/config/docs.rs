@@ -37,8 +37,8 @@ pub(crate) fn page() -> String {
          * Unknown keys are errors.\n\
          * Durations are a whole number and a unit ({}), sizes too ({}): `\"50ms\"`, `\"64KiB\"`.\n\
          * Paths are relative to the file itself.\n\
-         * The file is read at the start, and again by `tidegate reload` or SIGHUP; see \
-         [operating.md](operating.md#tidegate-reload) for what takes effect then. SIGUSR1 opens the access log anew after it \
+         * The file is read at the start, and by a front-end again by `tidegate reload` or SIGHUP; see \
+         [operating.md](operating.md#tidegate-reload) for what takes effect then. An agent ends with SIGHUP. SIGUSR1 opens the access log anew after it \
          was renamed; SIGTERM and SIGINT drain and end, a second one ends at once.\n\n\
          This page is made from the tables that read the file; a test compares the two.\n",
         time_units(),

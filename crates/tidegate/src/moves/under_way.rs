@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tidegate_core::moves::carry::CarryCause;
-use tidegate_core::moves::words::{AgentStatus, AgentStep, Count24, MoveCause, NodeNumber};
+use tidegate_core::moves::words::{AgentStatus, Count24, MoveCause, NodeNumber};
 use tidegate_core::time::Timestamp;
 use tidegate_core::units::format_duration;
 
@@ -87,12 +87,10 @@ impl MovesUnderWay {
     /// What agents say of moves under way: whichever front-end takes one back, this is why.
     pub(super) fn note_agents(&mut self, status: impl Fn(NodeNumber) -> Option<AgentStatus>) {
         for (node, begun) in &mut self.by_node {
-            let failed = status(*node).filter(|it| {
-                it.step == AgentStep::HookFailed && it.generation == begun.before.next()
-            });
-            if let Some(failed) = failed {
+            let said = status(*node).and_then(|it| it.failed(begun.before.next()));
+            if let Some(exit_code) = said {
                 begun.back = Some(CarryCause::HookFailed);
-                begun.exit_code = Some(failed.exit_code);
+                begun.exit_code = Some(exit_code);
             }
         }
     }
@@ -229,6 +227,22 @@ mod tests {
                 "{why}"
             );
         }
+        // Another front-end has taken it back meanwhile, and the agent has gone on.
+        moves.by_node.get_mut(&one).unwrap().back = None;
+        let gone_on = AgentStatus {
+            generation: Count24::FIRST.next().next(),
+            step: AgentStep::Begun,
+            connections: 0,
+            exit_code: 3,
+            has_hooks: true,
+        };
+        moves.note_agents(|_| Some(gone_on));
+        let why = why_back(
+            &moves.by_node[&one],
+            MoveCause::Revert,
+            Duration::from_secs(5),
+        );
+        assert!(why.contains("with exit code 3"), "{why}");
         // Those that are given up are released, if they were withheld.
         let number = moves.next_number();
         moves.begin(other, Count24::FIRST, record(number, "b"), Timestamp::ZERO);

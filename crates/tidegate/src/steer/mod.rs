@@ -6,7 +6,7 @@
 //!                       └────── show servers state        each --interval
 //! ```
 //!
-//! What is set is put back at the end, on SIGTERM and SIGINT; what others have set is left alone. States of servers are HAProxy's
+//! What is set is put back at the end, on SIGTERM, SIGINT and SIGHUP; what others have set is left alone. States of servers are HAProxy's
 //! and the operator's: nothing here drains one or makes it ready.
 
 mod book;
@@ -112,7 +112,7 @@ pub(crate) fn run(args: &SteerArgs, output: Output) -> Result<(), Failure> {
 }
 
 async fn steer(args: &HaproxyArgs, front_end: &FrontEnd, output: Output) -> Result<(), Failure> {
-    let mut stop = Stop::new()?;
+    let mut stop = Stop::with_terminal()?;
     let loads = Loads::start(front_end, args.interval);
     let mut steering = Steering {
         loads: loads.map_err(|error| Failure::Failed(error.to_string()))?,
