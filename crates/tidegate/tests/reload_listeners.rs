@@ -230,7 +230,7 @@ fn an_address_that_overlaps_one_in_force_says_which() {
     write(&scene, &cluster, &[other]);
     scene.reload(&[]);
     write(&scene, &cluster, &[other, all]);
-    eventually("the address is free", || TcpListener::bind(own).ok());
+    eventually("the address is free", || TcpListener::bind(all).ok());
     scene.reload(&[]);
     assert_eq!(get(own).as_deref(), Some("a"));
 }
