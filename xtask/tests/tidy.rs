@@ -80,6 +80,11 @@ const BANNED: &[(&str, &str)] = &[
     ("dbg!(", "take it out"),
 ];
 
+/// What git leaves in a file where two changes met, a line each: alone, or with the name of a side after a space.
+const CONFLICT_MARKERS: [&str; 3] = ["<<<<<<<", "|||||||", ">>>>>>>"];
+/// Between the sides: always alone. Longer ones underline headings.
+const CONFLICT_MIDDLE: &str = "=======";
+
 fn sources() -> impl Iterator<Item = (String, String)> {
     files()
         .into_iter()
@@ -251,6 +256,44 @@ fn no_banned_word_stands_anywhere() {
         }
     }
     none(&wrong);
+}
+
+/// The lines, counted from one, that are conflict markers.
+fn conflict_markers(text: &str) -> Vec<usize> {
+    let is_marker = |line: &str| {
+        let mut starts = CONFLICT_MARKERS.iter();
+        let side = starts.find_map(|marker| line.strip_prefix(marker));
+        line == CONFLICT_MIDDLE || side.is_some_and(|side| side.is_empty() || side.starts_with(' '))
+    };
+    let lines = (1..).zip(text.lines());
+    lines
+        .filter(|(_, line)| is_marker(line))
+        .map(|(number, _)| number)
+        .collect()
+}
+
+#[test]
+fn no_conflict_marker_was_left() {
+    let mut wrong = Vec::new();
+    for file in files() {
+        // What is no text has no lines.
+        let Ok(text) = std::fs::read_to_string(root().join(&file)) else {
+            continue;
+        };
+        let lines = conflict_markers(&text);
+        wrong.extend(lines.iter().map(|line| {
+            format!("{file}:{line}: a conflict marker: keep what is right of both sides")
+        }));
+    }
+    none(&wrong);
+}
+
+#[test]
+fn conflict_markers_are_known_from_what_looks_like_them() {
+    let conflict = "a\n<<<<<<< HEAD\nb\n||||||| 1234567\nc\n=======\r\nd\n>>>>>>> topic\n<<<<<<<\n";
+    assert_eq!(conflict_markers(conflict), [2, 4, 6, 8, 9]);
+    let others = "<<<<<<<< HEAD\n <<<<<<< HEAD\n<<<<<<<HEAD\n======\n========\n======= b\n >>>>>>> c\n>>>>>> d\n|||||||||\n";
+    assert_eq!(conflict_markers(others), [0_usize; 0]);
 }
 
 #[test]
