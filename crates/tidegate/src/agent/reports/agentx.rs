@@ -120,6 +120,10 @@ impl Subagent {
                 Step::Say(bytes) => in_time(stream.write_all(&bytes)).await?,
                 Step::Registered => {
                     *registered = true;
+                    // What was crossed before has no trap yet that this snmpd could have passed on.
+                    if crossing.borrow().is_some() {
+                        crossing.mark_changed();
+                    }
                     let text = format!("registered with the snmpd at {}", self.master);
                     output.event("agentx", &text);
                 }
