@@ -4,8 +4,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    clippy::print_stdout,
-    reason = "a test ends where something is missing, and says what it skips"
+    reason = "a test ends where something is missing"
 )]
 
 mod support;
@@ -13,12 +12,14 @@ mod support;
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use support::greedy::Greedy;
 use support::haproxy::Haproxy;
 use support::orca::{OrcaClient, OrcaLoadReport};
-use support::{Process, ask, eventually, folder, free_address, master_key, node_key, tidegate};
+use support::{
+    Process, ask, eventually, folder, free_address, is_installed, master_key, node_key, tidegate,
+};
 
 /// An agent that reports. Memory alone weighs: it hardly changes.
 struct Reporter {
@@ -105,17 +106,9 @@ fn haproxy(folder: &Path, agent: SocketAddr, servers: &[(&str, &str)]) -> Haprox
     Haproxy::start(folder, &lines)
 }
 
-fn has_haproxy() -> bool {
-    let found = Command::new("haproxy").arg("-v").output().is_ok();
-    if !found {
-        println!("SKIPPED: haproxy is not installed");
-    }
-    found
-}
-
 #[test]
 fn a_stock_haproxy_weighs_a_server_by_its_agent() {
-    if !has_haproxy() {
+    if !is_installed("haproxy") {
         return;
     }
     let folder = folder("agent-reports-haproxy");
@@ -139,7 +132,7 @@ fn a_stock_haproxy_weighs_a_server_by_its_agent() {
 
 #[test]
 fn a_soft_limit_is_said_to_a_stock_haproxy() {
-    if !has_haproxy() {
+    if !is_installed("haproxy") {
         return;
     }
     let folder = folder("agent-reports-limit");

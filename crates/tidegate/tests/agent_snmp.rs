@@ -4,119 +4,21 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    clippy::print_stdout,
-    reason = "a test ends where something is missing, and says what it skips"
+    reason = "a test ends where something is missing"
 )]
 
 mod support;
 
-use std::net::UdpSocket;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use support::greedy::Greedy;
-use support::{Process, eventually, folder, free_address, master_key, node_key, tidegate};
+use support::snmpd::{MIBS, Snmpd, free_port, master};
+use support::{
+    Process, eventually, folder, free_address, is_installed, master_key, node_key, tidegate,
+};
 
 const ROOT: &str = ".1.3.6.1.4.1.8072.9999.9999.84";
-/// With the MIBs that are the base of all others: Debian has no package of them.
-const MIBS: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../contrib/snmp/node_modules/net-snmp/lib/mibs"
-);
-
-/// A stock snmpd, which subagents reach by a Unix socket.
-struct Snmpd {
-    folder: PathBuf,
-    port: u16,
-    process: Option<Process>,
-}
-
-impl Snmpd {
-    fn start(folder: &Path) -> Self {
-        Self::start_with(folder, "")
-    }
-
-    fn start_with(folder: &Path, more: &str) -> Self {
-        let port = free_port();
-        let text = format!(
-            "agentaddress udp:127.0.0.1:{port}\nmaster agentx\nagentXSocket {}\nrocommunity public 127.0.0.1\n{more}\n",
-            folder.join("master").display()
-        );
-        std::fs::write(folder.join("snmpd.conf"), text).unwrap();
-        let mut snmpd = Self {
-            folder: folder.into(),
-            port,
-            process: None,
-        };
-        snmpd.revive();
-        snmpd
-    }
-
-    fn revive(&mut self) {
-        let mut command = Command::new("snmpd");
-        command
-            .args(["-f", "-Lf"])
-            .arg(self.folder.join("snmpd.log"));
-        command
-            .args(["-C", "-c"])
-            .arg(self.folder.join("snmpd.conf"));
-        command.arg("-p").arg(self.folder.join("snmpd.pid"));
-        command.env("SNMP_PERSISTENT_DIR", self.folder.join("persistent"));
-        let command = command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
-        self.process = Some(Process::start(
-            command.stdout(Stdio::null()).stderr(Stdio::null()),
-        ));
-        eventually("snmpd answers", || {
-            self.ask("snmpget", &[".1.3.6.1.2.1.1.3.0"])
-        });
-    }
-
-    /// What a command of Net-SNMP prints, if it ends well.
-    fn ask(&self, program: &str, more: &[&str]) -> Option<String> {
-        let address = format!("127.0.0.1:{}", self.port);
-        let mut command = Command::new(program);
-        let dirs = format!("{MIBS}:/usr/share/snmp/mibs:{}", contrib().display());
-        command
-            .args(["-v2c", "-cpublic", "-t1", "-r0"])
-            .env("MIBDIRS", dirs);
-        // Numbers alone, unless names are asked for.
-        let (options, names): (Vec<&str>, Vec<&str>) =
-            more.iter().copied().partition(|it| it.starts_with('-'));
-        if options.is_empty() {
-            command.args(["-On", "-m", ""]);
-        }
-        let output = command.args(options).arg(address).args(names).output();
-        let output = output.expect("Net-SNMP's programs are there");
-        output
-            .status
-            .success()
-            .then(|| String::from_utf8(output.stdout).unwrap())
-    }
-}
-
-/// One that no socket has now.
-fn free_port() -> u16 {
-    UdpSocket::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
-}
-
-fn contrib() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/snmp")
-}
-
-fn has(program: &str) -> bool {
-    let found = ["/usr/sbin", "/usr/bin"]
-        .iter()
-        .any(|it| Path::new(it).join(program).exists());
-    if !found {
-        println!("SKIPPED: {program} is not installed");
-    }
-    found
-}
-
 fn agent(folder: &Path) -> Process {
     agent_with(folder, "")
 }
@@ -128,7 +30,7 @@ fn agent_with(folder: &Path, more: &str) -> Process {
          {more}\n[agent.snmp]\nagentx = \"{}\"\n",
         free_address(),
         key.display(),
-        folder.join("master").display()
+        master(folder).display()
     );
     let file = folder.join("agent.toml");
     std::fs::write(&file, text).unwrap();
@@ -154,7 +56,7 @@ fn walked(snmpd: &Snmpd, program: &str) -> Vec<(String, String)> {
 
 #[test]
 fn snmpwalk_reads_the_record_and_finds_it_again_after_snmpd() {
-    if !has("snmpd") || !has("snmpwalk") {
+    if !Snmpd::is_installed() || !is_installed("snmpwalk") {
         return;
     }
     let folder = folder("agent-snmp");
@@ -164,7 +66,7 @@ fn snmpwalk_reads_the_record_and_finds_it_again_after_snmpd() {
     eventually("it says so", || {
         log().contains("no values for the snmpd at").then_some(())
     });
-    let mut snmpd = Snmpd::start(&folder);
+    let mut snmpd = Snmpd::start_master(&folder, "");
     let is_there = |snmpd: &Snmpd| {
         let all = walked(snmpd, "snmpwalk");
         all.iter()
@@ -214,7 +116,7 @@ fn snmpwalk_reads_the_record_and_finds_it_again_after_snmpd() {
         .unwrap();
     assert!(!set.status.success(), "nothing can be set");
 
-    snmpd.process = None;
+    snmpd.stop();
     eventually("it is missed", || {
         log().matches("no values for").nth(1).map(|_| ())
     });
@@ -230,7 +132,7 @@ fn snmpwalk_reads_the_record_and_finds_it_again_after_snmpd() {
 
 #[test]
 fn traps_say_that_a_soft_limit_is_crossed_and_that_it_is_so_no_more() {
-    if !has("snmpd") || !has("snmptrapd") {
+    if !Snmpd::is_installed() || !is_installed("snmptrapd") {
         return;
     }
     let folder = folder("agent-snmp-trap");
@@ -246,7 +148,7 @@ fn traps_say_that_a_soft_limit_is_crossed_and_that_it_is_so_no_more() {
     command.arg("-p").arg(folder.join("snmptrapd.pid"));
     command.arg(format!("udp:127.0.0.1:{port}"));
     let _receiver = Process::start(command.stdout(Stdio::null()).stderr(Stdio::null()));
-    let snmpd = Snmpd::start_with(&folder, &format!("trap2sink 127.0.0.1:{port} public"));
+    let snmpd = Snmpd::start_master(&folder, &format!("trap2sink 127.0.0.1:{port} public"));
     let mut greedy = Greedy::start(&folder);
     let _agent = agent_with(&folder, &greedy.watch());
     let traps = || std::fs::read_to_string(folder.join("traps")).unwrap_or_default();
@@ -282,7 +184,7 @@ fn traps_say_that_a_soft_limit_is_crossed_and_that_it_is_so_no_more() {
 
 #[test]
 fn snmptable_knows_the_mib() {
-    if !has("snmpd") || !has("snmptable") {
+    if !Snmpd::is_installed() || !is_installed("snmptable") {
         return;
     }
     if !Path::new(MIBS).exists() {
@@ -290,7 +192,7 @@ fn snmptable_knows_the_mib() {
         return;
     }
     let folder = folder("agent-snmp-table");
-    let snmpd = Snmpd::start(&folder);
+    let snmpd = Snmpd::start_master(&folder, "");
     let _agent = agent(&folder);
     let options = ["-mTIDEGATE-MIB", "-CB", "TIDEGATE-MIB::tidegateCpuTable"];
     let table = eventually("a table", || {

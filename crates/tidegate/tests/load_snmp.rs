@@ -1,62 +1,26 @@
 //! Nodes without an agent of ours: the front-end asks a stock `snmpd` for their load, as a community and as a user, and says what
 //! is wrong where it gets none.
-#![expect(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a test ends where something is missing, and says what it skips"
-)]
+#![expect(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod support;
 
-use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use support::{FrontEnd, Process, eventually, folder, free_address};
+use support::snmpd::Snmpd;
+use support::{FrontEnd, eventually, folder, free_address};
 
 /// An object that says how many of a hundred file descriptors are used: 95, as this `snmpd` is configured.
 const FILES: &str = "1.3.6.1.4.1.8072.9999.9999.85.1.0";
 
-struct Snmpd {
-    port: u16,
-    _process: Process,
-}
-
-impl Snmpd {
-    fn start(folder: &Path) -> Self {
-        let port = UdpSocket::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
-        let text = format!(
-            "agentaddress udp:127.0.0.1:{port}\nrocommunity secret-community 127.0.0.1\n\
-             createUser monitor SHA-256 \"auth-password\" AES \"privacy-password\"\nrouser monitor priv\n\
-             override .{FILES} integer 95\n"
-        );
-        std::fs::write(folder.join("snmpd.conf"), text).unwrap();
-        let mut command = Command::new("snmpd");
-        command.args(["-f", "-Lf"]).arg(folder.join("snmpd.log"));
-        command.args(["-C", "-c"]).arg(folder.join("snmpd.conf"));
-        command.arg("-p").arg(folder.join("snmpd.pid"));
-        command.env("SNMP_PERSISTENT_DIR", folder.join("persistent"));
-        command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
-        let command = command.stdout(Stdio::null()).stderr(Stdio::null());
-        Self {
-            port,
-            _process: Process::start(command),
-        }
-    }
-}
-
-fn has_snmpd() -> bool {
-    let found = Path::new("/usr/sbin/snmpd").exists();
-    if !found {
-        println!("SKIPPED: snmpd is not installed");
-    }
-    found
+/// One that knows a community, a user, and that object.
+fn snmpd(folder: &Path) -> Snmpd {
+    let lines = format!(
+        "createUser monitor SHA-256 \"auth-password\" AES \"privacy-password\"\nrouser monitor priv\n\
+         override .{FILES} integer 95"
+    );
+    Snmpd::start(folder, "secret-community", &lines)
 }
 
 /// A file for its owner alone.
@@ -98,11 +62,11 @@ fn known(front_end: &FrontEnd, index: usize) -> Value {
 
 #[test]
 fn the_load_of_a_stock_snmpd_is_known_and_its_own_object_crosses_a_soft_limit() {
-    if !has_snmpd() {
+    if !Snmpd::is_installed() {
         return;
     }
     let folder = folder("load-snmp");
-    let snmpd = Snmpd::start(&folder);
+    let snmpd = snmpd(&folder);
     let community = secret(&folder, "community", "secret-community");
     let load = format!("community_file = \"{}\"", community.display());
     let with_files =
@@ -134,11 +98,11 @@ fn the_load_of_a_stock_snmpd_is_known_and_its_own_object_crosses_a_soft_limit() 
 
 #[test]
 fn users_of_version_3_are_told_apart_and_what_is_wrong_is_said() {
-    if !has_snmpd() {
+    if !Snmpd::is_installed() {
         return;
     }
     let folder = folder("load-snmp-users");
-    let snmpd = Snmpd::start(&folder);
+    let snmpd = snmpd(&folder);
     let auth = secret(&folder, "auth", "auth-password");
     let privacy = secret(&folder, "privacy", "privacy-password");
     let wrong = secret(&folder, "wrong", "another-password");

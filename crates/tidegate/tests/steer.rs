@@ -3,8 +3,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    clippy::print_stdout,
-    reason = "a test ends where something is missing, and says what it skips"
+    reason = "a test ends where something is missing"
 )]
 
 mod support;
@@ -18,7 +17,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use support::haproxy::Haproxy;
 use support::published::PublishedLoad;
-use support::{Process, eventually, folder, free_address, tidegate};
+use support::{Process, eventually, folder, free_address, is_installed, tidegate};
 use tidegate_remote::RegionMemory;
 
 /// What is set instead of 256 at least: what is within a sixteenth of it stays.
@@ -111,17 +110,9 @@ impl Scene {
     }
 }
 
-fn has_haproxy() -> bool {
-    let found = Command::new("haproxy").arg("-v").output().is_ok();
-    if !found {
-        println!("SKIPPED: haproxy is not installed");
-    }
-    found
-}
-
 #[test]
 fn weights_follow_the_loads_and_are_put_back() {
-    if !has_haproxy() {
+    if !is_installed("haproxy") {
         return;
     }
     let scene = Scene::new("follow");
@@ -147,7 +138,7 @@ fn weights_follow_the_loads_and_are_put_back() {
 
 #[test]
 fn what_an_operator_orders_stands() {
-    if !has_haproxy() {
+    if !is_installed("haproxy") {
         return;
     }
     let scene = Scene::new("operator");
@@ -185,7 +176,7 @@ fn what_an_operator_orders_stands() {
 
 #[test]
 fn a_restarted_haproxy_is_steered_again() {
-    if !has_haproxy() {
+    if !is_installed("haproxy") {
         return;
     }
     let scene = Scene::new("restart");
@@ -202,7 +193,7 @@ fn a_restarted_haproxy_is_steered_again() {
 
 #[test]
 fn a_dry_run_sets_nothing() {
-    if !has_haproxy() {
+    if !is_installed("haproxy") {
         return;
     }
     let scene = Scene::new("dry");
@@ -221,7 +212,7 @@ fn a_dry_run_sets_nothing() {
 
 #[test]
 fn what_is_wrong_from_the_start_is_said() {
-    if !has_haproxy() {
+    if !is_installed("haproxy") {
         return;
     }
     let scene = Scene::new("wrong");

@@ -12,6 +12,7 @@ pub(crate) mod orca;
 pub(crate) mod published;
 pub(crate) mod scene;
 pub(crate) mod server;
+pub(crate) mod snmpd;
 pub(crate) mod upgrade;
 
 use std::io::{Read, Write};
@@ -203,6 +204,23 @@ pub(crate) fn node_key_in(master: &Path, node: &str, name: &str) -> PathBuf {
 fn made(command: &mut Command) {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
+}
+
+/// Where a program is: in a folder of `PATH`, or where Debian keeps servers.
+pub(crate) fn program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let places = std::env::split_paths(&path).chain(["/usr/sbin".into()]);
+    places.map(|it| it.join(name)).find(|it| it.is_file())
+}
+
+/// Whether a program is there; a test that goes without it says so.
+#[expect(clippy::print_stdout, reason = "how a test says that it could not run")]
+pub(crate) fn is_installed(name: &str) -> bool {
+    let found = program(name).is_some();
+    if !found {
+        println!("SKIPPED: {name} is not installed");
+    }
+    found
 }
 
 /// The path of nginx, if it is installed.
