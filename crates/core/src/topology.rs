@@ -21,7 +21,7 @@ pub use check::{
 };
 pub use health::HealthConfig;
 
-pub use crate::ids::{GroupId, NodeId, SiteId};
+pub use crate::ids::{CHECKS_MAX, CheckId, CheckSet, GroupId, NodeId, SiteId};
 pub use crate::load::Group;
 use crate::policy::PolicyConfig;
 use crate::time::Timestamp;
@@ -143,7 +143,7 @@ pub enum Cause {
     Silence,
     /// It answered, and far more of its answers than of the others' were errors or broke off.
     Errors,
-    /// Its site's check fails, or has not passed yet.
+    /// A check of its site fails, or has not passed yet.
     Check,
     /// It is about to run out of a resource.
     SoftLimit,
@@ -205,8 +205,8 @@ pub struct Node {
     pub health: Health,
     /// Why it is ejected, if it is.
     pub ejection: Option<Ejection>,
-    /// Whether it is out by its site's check, whatever else speaks against it.
-    pub fails_check: bool,
+    /// By which of its site's checks it is out, whatever else speaks against it.
+    pub failing_checks: CheckSet,
     /// How it came over one of its soft limits, if it is over one. It may be used all the same, where too many are.
     pub soft_limit: Option<Crossing>,
     /// How often it was ejected so far.
@@ -253,6 +253,11 @@ pub struct Topology {
 }
 
 impl Node {
+    /// Whether it is out by its site's checks.
+    pub fn fails_check(&self) -> bool {
+        !self.failing_checks.is_empty()
+    }
+
     /// Whether requests may go to it, if it is up.
     pub fn is_ready(&self) -> bool {
         self.admin == AdminState::Ready && !self.withheld

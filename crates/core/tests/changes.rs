@@ -23,6 +23,7 @@ use tidegate_core::topology::{
 const WORKERS: usize = 3;
 const STEPS: u32 = 3000;
 const CHECK: CheckConfig = CheckConfig {
+    label: String::new(),
     request: CheckRequest::Tcp(BytesCheck::NOTHING),
     port: None,
     interval: Duration::from_millis(20),
@@ -134,11 +135,11 @@ impl World {
             }
             8 if self.below(2) == 0 => self.edit_groups(),
             8 if self.below(2) == 0 => {
-                let (place, slow, checked) = (self.below(sites), self.below(2), self.below(2));
+                let (place, slow, checked) = (self.below(sites), self.below(2), self.below(3));
                 self.spec.sites[place].health = HealthConfig {
                     slow_start: Duration::from_millis(100 * slow as u64),
                     warm_up: Duration::from_millis(100 * self.below(2) as u64),
-                    check: (checked == 0).then_some(CHECK),
+                    checks: vec![CHECK; checked],
                     ..HealthConfig::default()
                 };
             }

@@ -4,7 +4,7 @@
 //! Of an answer so much is read as is needed, and no more than 64 KiB.
 //!
 //! ```text
-//! asked ──> waits for a turn of its site, then of all ──> runs ──> its result
+//! asked ──> waits for a turn of its site, then of all ──> runs ──> its result        each check of each node
 //! asked again while it waits     it keeps its place, and its result is that of the later question
 //! asked again while it runs      what runs is broken off: the site is checked in another way by now
 //! ```
@@ -32,7 +32,7 @@ use std::time::Duration;
 use tidegate_core::director::CheckDue;
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{
-    CheckConfig, CheckFailure, CheckRequest, CheckResult, NodeId, SiteId,
+    CheckConfig, CheckFailure, CheckId, CheckRequest, CheckResult, NodeId, SiteId, Topology,
 };
 use tidegate_proxy::{Shared, is_own_fault};
 use tokio::io::AsyncReadExt;
@@ -53,19 +53,25 @@ const ANSWER_BYTES_MAX: usize = 64 << 10;
 /// Bytes that are read at a time.
 const PIECE_BYTES: usize = 4096;
 
-/// What became of a node's checks.
+/// What became of one of a node's checks so far.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct NodeChecks {
-    /// Of the nodes that had its place.
-    pub(crate) generation: u32,
-    /// Checks that passed.
+pub(crate) struct CheckCounts {
+    /// How often it passed.
     pub(crate) passed: u64,
-    /// Those that failed, by what was wrong.
+    /// How often it failed, by what was wrong.
     pub(crate) failed: BTreeMap<&'static str, u64>,
-    /// How long all of them took, seconds.
+    /// How long all of that took, seconds.
     pub(crate) seconds: f64,
-    /// The last one.
+    /// The last time.
     pub(crate) last: Option<LastCheck>,
+}
+
+/// Of a node: its checks by their labels, which stay when a reload gives them other places.
+#[derive(Debug, Default)]
+struct NodeCounts {
+    /// Of the nodes that had its place.
+    generation: u32,
+    by_label: BTreeMap<String, CheckCounts>,
 }
 
 /// A check that has ended.
@@ -84,14 +90,17 @@ pub(crate) struct LastCheck {
 /// Checks of all nodes, for those that look at them.
 #[derive(Debug)]
 pub(crate) struct Checks {
-    nodes: Mutex<BTreeMap<NodeId, NodeChecks>>,
-    asked: Mutex<BTreeMap<NodeId, Asked>>,
+    nodes: Mutex<BTreeMap<NodeId, NodeCounts>>,
+    asked: Mutex<BTreeMap<AskedOf, Asked>>,
     sites: Mutex<BTreeMap<SiteId, Arc<Semaphore>>>,
     running: Semaphore,
     programs: Semaphore,
 }
 
-/// The check of a node that waits or runs.
+/// A node, and which of its checks.
+type AskedOf = (NodeId, CheckId);
+
+/// A check of a node that waits or runs.
 #[derive(Debug)]
 struct Asked {
     /// As the director knows it.
@@ -113,11 +122,11 @@ impl Default for Checks {
 }
 
 impl Checks {
-    /// What became of the checks of the node that has this place, if there were any.
-    pub(crate) fn of(&self, node: NodeId, generation: u32) -> Option<NodeChecks> {
+    /// What became of the check of this label of the node that has this place, if there was any.
+    pub(crate) fn of(&self, node: NodeId, generation: u32, label: &str) -> Option<CheckCounts> {
         let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
-        let checks = nodes.get(&node)?;
-        (checks.generation == generation).then(|| checks.clone())
+        let known = nodes.get(&node).filter(|it| it.generation == generation)?;
+        known.by_label.get(label).cloned()
     }
 
     /// Takes a question in; whether it needs a turn of its own.
@@ -127,13 +136,14 @@ impl Checks {
             number: due.number,
             running: None,
         };
-        match asked.get_mut(&due.node) {
+        let of = (due.node, due.check);
+        match asked.get_mut(&of) {
             Some(waits) if waits.running.is_none() => {
                 waits.number = due.number;
                 false
             }
             _ => {
-                if let Some(before) = asked.insert(due.node, new).and_then(|it| it.running) {
+                if let Some(before) = asked.insert(of, new).and_then(|it| it.running) {
                     before.abort();
                 }
                 true
@@ -142,9 +152,9 @@ impl Checks {
     }
 
     /// The node's check begins to run, by this handle: its latest number.
-    fn begins(&self, node: NodeId, running: AbortHandle) -> Option<u64> {
+    fn begins(&self, of: AskedOf, running: AbortHandle) -> Option<u64> {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        let waits = asked.get_mut(&node)?;
+        let waits = asked.get_mut(&of)?;
         waits.running = Some(running);
         Some(waits.number)
     }
@@ -153,8 +163,9 @@ impl Checks {
     fn ends(&self, due: CheckDue) {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         let is_it = |it: &Asked| it.number == due.number && it.running.is_some();
-        if asked.get(&due.node).is_some_and(is_it) {
-            asked.remove(&due.node);
+        let of = (due.node, due.check);
+        if asked.get(&of).is_some_and(is_it) {
+            asked.remove(&of);
         }
     }
 
@@ -164,16 +175,26 @@ impl Checks {
         Arc::clone(turns.or_insert_with(|| Arc::new(Semaphore::new(OF_SITE_MAX))))
     }
 
-    fn ended(&self, node: NodeId, generation: u32, ended: EndedCheck) {
+    /// Counts a check of a node that is checked in these ways.
+    fn ended(
+        &self,
+        (node, generation): (NodeId, u32),
+        configs: &[CheckConfig],
+        label: &str,
+        ended: EndedCheck,
+    ) {
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
-        let checks = nodes.entry(node).or_default();
-        if checks.generation != generation {
-            *checks = NodeChecks {
+        let known = nodes.entry(node).or_default();
+        if known.generation != generation {
+            *known = NodeCounts {
                 generation,
-                ..NodeChecks::default()
+                ..NodeCounts::default()
             };
         }
-        checks.count(ended);
+        let is_made = |label: &str| configs.iter().any(|it| it.label == label);
+        known.by_label.retain(|label, _| is_made(label));
+        let counts = known.by_label.entry(label.into()).or_default();
+        counts.count(ended);
     }
 }
 
@@ -185,7 +206,7 @@ struct EndedCheck {
     took: Duration,
 }
 
-impl NodeChecks {
+impl CheckCounts {
     fn count(&mut self, ended: EndedCheck) {
         let passed = ended.result == CheckResult::Passed;
         let same = |last: &LastCheck| (last.result == CheckResult::Passed) == passed;
@@ -215,22 +236,30 @@ pub(crate) fn begin(
     clock: fn() -> Timestamp,
 ) {
     if checks.ask(due) {
-        tokio::spawn(in_turn(due.node, shared, checks, overrides, clock));
+        tokio::spawn(in_turn(
+            (due.node, due.check),
+            shared,
+            checks,
+            overrides,
+            clock,
+        ));
     }
 }
 
 async fn in_turn(
-    node: NodeId,
+    of: AskedOf,
     shared: Arc<Shared>,
     checks: Arc<Checks>,
     overrides: Overrides,
     clock: fn() -> Timestamp,
 ) {
+    let (node, check) = of;
     let site = shared.topology.load().node(node).site;
     let of_site = checks.turns_of(site);
     let turns = async {
         // Checks of other kinds do not wait for programs.
-        let program = match runs_program(&shared, node) {
+        let runs_program = runs_program(&shared.topology.load(), of);
+        let program = match runs_program {
             true => Some(checks.programs.acquire().await?),
             false => None,
         };
@@ -242,21 +271,25 @@ async fn in_turn(
         return;
     };
     let (begins, number) = oneshot::channel();
-    let check = tokio::spawn({
+    let running = tokio::spawn({
         let checks = Arc::clone(&checks);
         async move {
             if let Ok(number) = number.await {
-                let due = CheckDue { node, number };
+                let due = CheckDue {
+                    node,
+                    check,
+                    number,
+                };
                 run(due, &shared, &checks, &overrides, clock).await;
                 checks.ends(due);
             }
         }
     });
-    if let Some(number) = checks.begins(node, check.abort_handle()) {
+    if let Some(number) = checks.begins(of, running.abort_handle()) {
         begins.send(number).ok();
     }
     // Also one that is broken off gives its turn back.
-    check.await.ok();
+    running.await.ok();
 }
 
 /// Makes a check, and hands its result to the driver.
@@ -269,8 +302,8 @@ async fn run(
 ) {
     let topology = shared.topology.load_full();
     let node = topology.node(due.node);
-    let health = Arc::clone(&topology.site(node.site).health);
-    let Some(config) = &health.check else {
+    let configs = &topology.site(node.site).health.checks;
+    let Some(config) = configs.get(due.check.index()) else {
         return overrides.checked(due, None);
     };
     let mut address = node.address;
@@ -286,7 +319,8 @@ async fn run(
     if let Some(result) = result {
         let took = at.since(begun);
         let ended = EndedCheck { at, result, took };
-        checks.ended(due.node, node.generation, ended);
+        let place = (due.node, node.generation);
+        checks.ended(place, configs, &config.label, ended);
     }
     overrides.checked(due, result);
 }
@@ -314,10 +348,9 @@ struct Target<'a> {
     site: &'a str,
 }
 
-fn runs_program(shared: &Shared, node: NodeId) -> bool {
-    let topology = shared.topology.load();
+fn runs_program(topology: &Topology, (node, check): AskedOf) -> bool {
     let health = &topology.site(topology.node(node).site).health;
-    let check = health.check.as_ref();
+    let check = health.checks.get(check.index());
     check.is_some_and(|it| matches!(it.request, CheckRequest::Exec(_)))
 }
 
@@ -401,6 +434,7 @@ mod tests {
 
     fn config(request: CheckRequest) -> CheckConfig {
         CheckConfig {
+            label: "tcp".into(),
             request,
             port: None,
             interval: Duration::from_secs(1),
@@ -411,17 +445,24 @@ mod tests {
     }
 
     #[test]
-    fn a_node_has_one_check_that_waits_or_runs() {
+    fn each_check_of_a_node_waits_or_runs_once() {
         testing::runtime().block_on(async {
             let checks = Checks::default();
+            let of = (NodeId(7), CheckId(1));
             let due = |number| CheckDue {
-                node: NodeId(7),
+                node: of.0,
+                check: of.1,
                 number,
             };
             let hangs = tokio::spawn(std::future::pending::<()>());
             assert!(checks.ask(due(1)));
             assert!(!checks.ask(due(2)), "it waits already");
-            assert_eq!(checks.begins(NodeId(7), hangs.abort_handle()), Some(2));
+            let other = CheckDue {
+                check: CheckId(0),
+                ..due(9)
+            };
+            assert!(checks.ask(other), "another one does not");
+            assert_eq!(checks.begins(of, hangs.abort_handle()), Some(2));
             // Of an older question: nothing ends.
             checks.ends(due(1));
             assert!(checks.ask(due(3)), "what runs is broken off");
@@ -429,9 +470,10 @@ mod tests {
             checks.ends(due(2));
             assert!(!checks.ask(due(4)), "the later one waits");
             let runs = tokio::spawn(async {});
-            assert_eq!(checks.begins(NodeId(7), runs.abort_handle()), Some(4));
+            assert_eq!(checks.begins(of, runs.abort_handle()), Some(4));
             checks.ends(due(4));
-            assert!(checks.asked.lock().unwrap().is_empty());
+            let asked = checks.asked.lock().unwrap();
+            assert!(asked.keys().eq([&(NodeId(7), CheckId(0))]));
         });
     }
 
@@ -485,6 +527,10 @@ mod tests {
     fn results_are_counted_by_what_was_wrong_and_in_a_row() {
         let checks = Checks::default();
         let node = NodeId(3);
+        let configs = ["a", "b"].map(|label| CheckConfig {
+            label: label.into(),
+            ..config(CheckRequest::Smb)
+        });
         let failed = CheckResult::Failed(CheckFailure::Status(503));
         for result in [CheckResult::Passed, failed, failed] {
             let ended = EndedCheck {
@@ -492,14 +538,22 @@ mod tests {
                 result,
                 took: Duration::from_millis(500),
             };
-            checks.ended(node, 7, ended);
+            checks.ended((node, 7), &configs, "b", ended);
         }
-        let seen = checks.of(node, 7).unwrap();
+        let seen = checks.of(node, 7, "b").unwrap();
         assert_eq!(
             (seen.passed, seen.failed["status"], seen.seconds),
             (1, 2, 1.5)
         );
         assert_eq!(seen.last.unwrap().in_a_row, 2);
-        assert_eq!(checks.of(node, 8), None, "another node's");
+        assert_eq!(checks.of(node, 8, "b"), None, "another node's");
+        assert_eq!(checks.of(node, 7, "a"), None, "another check's");
+        let ended = EndedCheck {
+            at: testing::now(),
+            result: failed,
+            took: Duration::ZERO,
+        };
+        checks.ended((node, 7), &configs[..1], "a", ended);
+        assert_eq!(checks.of(node, 7, "b"), None, "it is made no more");
     }
 }

@@ -22,7 +22,8 @@ use tidegate_core::director::learned::LearnedCluster;
 use tidegate_core::director::{Cause, CheckDue, Director, Event};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{
-    AdminState, ChangeError, CheckFailure, CheckResult, ClusterChange, Health, NodeId, Topology,
+    AdminState, ChangeError, CheckConfig, CheckFailure, CheckId, CheckResult, ClusterChange,
+    Health, NodeId, Topology,
 };
 use tidegate_proxy::Shared;
 use tokio::sync::{Notify, oneshot};
@@ -384,12 +385,11 @@ impl Running {
             }
         }
         while let Some(event) = parts.director.poll_event() {
-            if event.takes_out() {
-                self.stats.ejections.fetch_add(1, Ordering::Relaxed);
-            }
             let (name, text) = describe(event, &parts.director.topology());
             parts.output.event(name, &text);
         }
+        let ejections = parts.director.ejections();
+        self.stats.ejections.store(ejections, Ordering::Relaxed);
     }
 
     fn look_slowly(&mut self, now: Timestamp) {
@@ -455,17 +455,19 @@ fn describe(event: Event, topology: &Topology) -> (&'static str, String) {
             ("left", text)
         }
         Event::Returned(id) => ("returned", line(id, "answers again")),
-        Event::CheckFailed(id, failure) => {
-            let what = wrong(failure);
-            let text = format!("its check fails, {what}: no requests until it passes");
+        Event::CheckFailed(id, check, failure) => {
+            let (check, what) = (its_check(id, check, topology), wrong(failure));
+            let text = format!("{check} fails, {what}: no requests until it passes");
             ("check_failed", line(id, &text))
         }
-        Event::CheckPassed(id) => {
-            let out = match topology.node(id).health {
+        Event::CheckPassed(id, check) => {
+            let node = topology.node(id);
+            let out = match node.health {
                 Health::Up => "",
+                Health::Ejected if node.fails_check() => "; another one still fails",
                 Health::Ejected => "; it is still ejected, and probed now",
             };
-            let text = format!("passes its check{out}");
+            let text = format!("passes {}{out}", its_check(id, check, topology));
             ("check_passed", line(id, &text))
         }
         Event::SoftLimitCrossed(id, crossing) => {
@@ -505,6 +507,21 @@ fn describe(event: Event, topology: &Topology) -> (&'static str, String) {
             let text = format!("{}{last}", state.label());
             ("state", line(id, &text))
         }
+    }
+}
+
+/// A node's check: by its label, where there are several.
+fn its_check(node: NodeId, check: CheckId, topology: &Topology) -> String {
+    let configs = &topology.site(topology.node(node).site).health.checks;
+    let config = configs.get(check.index());
+    config.map_or_else(|| "its check".into(), |it| named_check(it, configs))
+}
+
+/// The same, of a site's checks.
+pub(crate) fn named_check(check: &CheckConfig, all: &[CheckConfig]) -> String {
+    match all {
+        [_] => "its check".into(),
+        _ => format!("its check `{}`", check.label),
     }
 }
 
@@ -591,8 +608,8 @@ mod tests {
             Event::Ejected(NodeId(0), Cause::Check),
             Event::Ejected(NodeId(0), Cause::SoftLimit),
             Event::Returned(NodeId(0)),
-            Event::CheckFailed(NodeId(0), CheckFailure::Status(503)),
-            Event::CheckPassed(NodeId(0)),
+            Event::CheckFailed(NodeId(0), CheckId(0), CheckFailure::Status(503)),
+            Event::CheckPassed(NodeId(0), CheckId(0)),
             Event::SoftLimitCrossed(NodeId(0), crossing),
             Event::SoftLimitIgnored(NodeId(0), crossing),
             Event::SoftLimitCleared(NodeId(0)),

@@ -280,9 +280,9 @@ pub(crate) struct NodeStatus {
     /// The part of its fair share that it may have while it starts slowly; null if it does not.
     #[serde(default)]
     pub(crate) slow_start: Option<f64>,
-    /// What its site's checks say of it; null if it is not checked.
+    /// What each of its site's checks says of it, in the order of the configuration; empty if it is not checked.
     #[serde(default)]
-    pub(crate) check: Option<CheckStatus>,
+    pub(crate) checks: Vec<CheckStatus>,
     /// How it came over one of its soft limits; null if it is over none.
     #[serde(default)]
     pub(crate) soft_limit: Option<SoftLimitStatus>,
@@ -304,18 +304,20 @@ pub(crate) struct NodeStatus {
     pub(crate) recent: Recent,
 }
 
-/// What checks say of a node.
+/// What a check says of a node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CheckStatus {
-    /// Whether it is out by its checks.
+    /// What sets it apart from others of its site.
+    pub(crate) label: String,
+    /// Whether the node is out by it.
     pub(crate) failing: bool,
-    /// Checks that it passed.
+    /// How often the node passed it.
     pub(crate) passed: u64,
-    /// Checks that it failed, by what was wrong: connect, timeout, broken, malformed, status or body.
+    /// How often it failed, by what was wrong: connect, timeout, broken, malformed, status or body.
     pub(crate) failed: BTreeMap<String, u64>,
-    /// What was wrong at the last one; null if it passed, or if there was none.
+    /// What was wrong the last time; null if it passed, or if there was none.
     pub(crate) error: Option<String>,
-    /// How long ago the last one ended.
+    /// How long ago that ended.
     pub(crate) seconds_ago: Option<f64>,
     /// How long that took.
     pub(crate) took_seconds: Option<f64>,

@@ -138,17 +138,17 @@ fn is_in(node: &Value) -> bool {
 fn a_node_whose_check_fails_goes_and_comes_back_slowly() {
     let scene = scene("checks-503", "2s");
     scene.wait("checks pass", |node| {
-        node["check"]["passed"].as_u64() > Some(1)
+        node["checks"][0]["passed"].as_u64() > Some(1)
     });
     assert_eq!(scene.answers(), ["one", "two"]);
     scene.servers[0].set(UNWELL);
     let node = scene.wait("it is out", is_out);
     assert_eq!(node["health"], "ejected");
     assert_eq!(node["trouble"]["ejected_for"], "check");
-    assert_eq!(node["check"]["failing"], true);
-    assert_eq!(node["check"]["error"], "the status was 503");
+    assert_eq!(node["checks"][0]["failing"], true);
+    assert_eq!(node["checks"][0]["error"], "the status was 503");
     assert!(
-        node["check"]["failed"]["status"].as_u64() >= Some(3),
+        node["checks"][0]["failed"]["status"].as_u64() >= Some(3),
         "{node}"
     );
     assert_eq!(scene.answers(), ["two"], "it would answer 200");
@@ -157,7 +157,7 @@ fn a_node_whose_check_fails_goes_and_comes_back_slowly() {
     assert!(reasons.contains("the status was 503"), "{reasons}");
     let failing = scene
         .front_end
-        .metric("tidegate_node_check_failing{site=\"shop\",node=\"n1\"}");
+        .metric("tidegate_node_check_failing{site=\"shop\",node=\"n1\",check=\"http\"}");
     assert_eq!(failing, Some(1.0));
     scene.servers[0].set(WELL);
     let node = scene.wait("it is back", is_in);
@@ -177,7 +177,7 @@ fn a_node_that_hangs_or_has_the_wrong_body_is_out() {
     ] {
         scene.servers[0].set(state);
         let node = scene.wait(what, is_out);
-        assert_eq!(node["check"]["error"], what);
+        assert_eq!(node["checks"][0]["error"], what);
         assert_eq!(scene.answers(), ["two"]);
         scene.servers[0].set(WELL);
         scene.wait("it is back", is_in);

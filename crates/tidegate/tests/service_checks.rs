@@ -39,7 +39,7 @@ impl Scene {
             let status = self.0.api("/api/status");
             let sites = status["sites"].as_array().unwrap();
             let found = sites.iter().find(|it| it["name"] == site).unwrap();
-            wanted(&found["nodes"][0]["check"]).then_some(())
+            wanted(&found["nodes"][0]["checks"][0]).then_some(())
         });
     }
 
@@ -89,7 +89,7 @@ expect = "+PONG""#;
     scene.passes("store");
     loading.store(true, Ordering::Relaxed);
     scene.fails("store", "the answer had not what is wanted");
-    let metric = "tidegate_node_checks_total{site=\"store\",node=\"store-1\",result=\"answer\"}";
+    let metric = "tidegate_node_checks_total{site=\"store\",node=\"store-1\",check=\"tcp\",result=\"answer\"}";
     assert!(scene.0.metric(metric) >= Some(2.0));
     loading.store(false, Ordering::Relaxed);
     scene.passes("store");
@@ -225,14 +225,16 @@ impl Fake {
     }
 }
 
+/// RFC 5531 §9: 24 bytes in one fragment; the call's number, an accepted reply, no verifier; done, or no such program.
+fn nfs_reply(status: u32) -> Vec<u8> {
+    let words = [0x8000_0018, 0x7469_6465, 1, 0, 0, 0, status];
+    words.into_iter().flat_map(u32::to_be_bytes).collect()
+}
+
 /// Servers of NFS and SMB are large, and some need the kernel, so these answer with the standards' bytes.
 #[test]
 fn file_servers_are_asked_in_their_own_protocols() {
-    let words =
-        |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|it| it.to_be_bytes()).collect() };
-    // RFC 5531 §9: 24 bytes in one fragment; the call's number, an accepted reply, no verifier; done, or no such program.
-    let reply = |status| words(&[0x8000_0018, 0x7469_6465, 1, 0, 0, 0, status]);
-    let nfs = Fake::start(44, reply(0), reply(1));
+    let nfs = Fake::start(44, nfs_reply(0), nfs_reply(1));
     // [MS-SMB2] 2.2.1.2 and 2.2.4: 128 bytes; magic, header's length, status, and the answer's length and dialect 3.1.1.
     let negotiated = |status: u32| {
         let mut bytes = vec![0; 4 + 128];
@@ -259,6 +261,69 @@ fn file_servers_are_asked_in_their_own_protocols() {
     scene.fails("shares", "the NTSTATUS was 0xc00000bb");
     nfs.unwell.store(false, Ordering::Relaxed);
     scene.passes("exports");
+}
+
+/// A site whose nodes need all of these: what one of them says takes a node out, and no other brings it back.
+#[test]
+fn a_node_is_out_while_any_of_its_checks_fails() {
+    let store = Fake::start(6, b"+PONG\r\n".to_vec(), b"-LOADING\r\n".to_vec());
+    let files = Fake::start(44, nfs_reply(0), nfs_reply(1));
+    let often = "interval = \"100ms\"\nfall = 2";
+    let text = format!(
+        "[[site]]\nname = \"shop\"\nhosts = [\"shop.example\"]\n\
+         [[site.check]]\nkind = \"tcp\"\nlabel = \"store\"\nport = {}\n\
+         send = \"PING\\r\\n\"\nexpect = \"+PONG\"\n{often}\n\
+         [[site.check]]\nkind = \"nfs\"\nport = {}\n{often}\n\
+         [[node]]\nname = \"shop-1\"\naddress = \"{}\"\nsite = \"shop\"\n",
+        store.address.port(),
+        files.address.port(),
+        store.address,
+    );
+    let scene = Scene(FrontEnd::start(&folder("service-several"), &text));
+    let node = |what: &str, wanted: &dyn Fn(&Value) -> bool| {
+        eventually(what, || {
+            let node = scene.0.api("/api/status")["sites"][0]["nodes"][0].clone();
+            wanted(&node).then_some(node)
+        })
+    };
+    let reasons = || scene.0.api("/api/why/shop-1")["reasons"].to_string();
+    let fails = |node: &Value| -> Vec<bool> {
+        let checks = node["checks"].as_array().unwrap().iter();
+        checks.map(|it| it["failing"] == true).collect()
+    };
+    let passed = |node: &Value| {
+        let checks = node["checks"].as_array().unwrap();
+        checks.iter().all(|it| it["passed"].as_u64() > Some(1))
+    };
+    let well = node("both pass", &passed);
+    assert_eq!(well["checks"][0]["label"], "store");
+    assert_eq!(well["checks"][1]["label"], "nfs");
+    assert_eq!(well["health"], "up");
+    store.unwell.store(true, Ordering::Relaxed);
+    let out = node("the store fails", &|node| fails(node) == [true, false]);
+    assert_eq!(out["trouble"]["ejected_for"], "check");
+    assert_eq!(out["trouble"]["ejections"], 1);
+    let why = reasons();
+    assert!(why.contains("because its check `store` fails"), "{why}");
+    files.unwell.store(true, Ordering::Relaxed);
+    let out = node("both fail", &|node| fails(node) == [true, true]);
+    assert_eq!(out["trouble"]["ejections"], 1, "it was out already");
+    let why = reasons();
+    assert!(why.contains("its checks `store`, `nfs` fail"), "{why}");
+    assert!(why.contains("the RPC accept status was 1"), "{why}");
+    store.unwell.store(false, Ordering::Relaxed);
+    let out = node("the store passes", &|node| fails(node) == [false, true]);
+    assert_eq!(out["health"], "ejected");
+    let metric = |check: &str| {
+        let labels = format!("site=\"shop\",node=\"shop-1\",check=\"{check}\"");
+        scene
+            .0
+            .metric(&format!("tidegate_node_check_failing{{{labels}}}"))
+    };
+    assert_eq!((metric("store"), metric("nfs")), (Some(0.0), Some(1.0)));
+    files.unwell.store(false, Ordering::Relaxed);
+    let back = node("both pass", &|node| fails(node) == [false, false]);
+    assert_eq!(back["health"], "up");
 }
 
 #[test]

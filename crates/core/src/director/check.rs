@@ -1,4 +1,6 @@
-//! Checks of one node, as its site wants them: when the next is due, and whether the node is out by them.
+//! Checks of one node, as its site wants them: when the next is due, and whether the node is out by them. A site has
+//! several where its nodes need several services; each has its own interval and its own row of results, and a node is
+//! out while any of them fails.
 //!
 //! ```text
 //!            `fall` in a row failed, or the first one
@@ -23,13 +25,14 @@
 //!
 //! Failure case: a check that fails everywhere for a reason of its own (a wrong path) takes all nodes out, and the site fails open;
 //! one that costs a node much is asked by each front-end.
-//! Source: HAProxy's `rise` and `fall`; a new node's first check from Envoy.
+//! Source: HAProxy's `rise` and `fall`; a new node's first check from Envoy; several services from SLBL-ARPN §5, which
+//! watches web, file and name services of a server.
 
 use std::time::Duration;
 
 use crate::prng::Prng;
 use crate::time::Timestamp;
-use crate::topology::{Cause, CheckConfig, Ejection, NodeId};
+use crate::topology::{Cause, CheckConfig, CheckId, CheckSet, Ejection, NodeId};
 
 /// A check whose result never comes is made again so long after its time-out.
 const CHECK_LOST: Duration = Duration::from_secs(30);
@@ -41,11 +44,112 @@ const JITTER: f64 = 0.1;
 pub struct CheckDue {
     /// The node.
     pub node: NodeId,
+    /// Which of its site's checks.
+    pub check: CheckId,
     /// The check's own.
     pub number: u64,
 }
 
-/// What is remembered of one node.
+/// What is remembered of all checks of one node.
+#[derive(Clone, Debug, Default)]
+pub(super) struct NodeChecks {
+    /// By [`CheckId`].
+    each: Vec<NodeCheck>,
+}
+
+impl NodeChecks {
+    /// Of a node that has requests until a check says otherwise.
+    pub(super) fn new(configs: &[CheckConfig]) -> Self {
+        Self {
+            each: vec![NodeCheck::default(); configs.len()],
+        }
+    }
+
+    /// Of a node that joins others, and is out until it has passed all of them.
+    pub(super) fn joining(configs: &[CheckConfig], now: Timestamp) -> Self {
+        Self {
+            each: vec![NodeCheck::joining(now); configs.len()],
+        }
+    }
+
+    /// How long one has failed, for the next process.
+    pub(super) fn failing_for(&self, now: Timestamp) -> Option<Duration> {
+        self.failing_since().map(|since| now.since(since))
+    }
+
+    /// It fails since then. Which check did is not known any more: all are made at once, and each has to pass.
+    pub(super) fn recall(&mut self, since: Timestamp, now: Timestamp) {
+        for check in &mut self.each {
+            check.recall(since, now);
+        }
+    }
+
+    /// The site is checked in other ways. A check goes on as the one before of its label, or else of its place.
+    pub(super) fn on_settings(&mut self, before: &[CheckConfig], after: &[CheckConfig]) {
+        let is_new = |label: &str| before.iter().all(|it| it.label != label);
+        let is_gone = |label: &str| after.iter().all(|it| it.label != label);
+        let kept = after.iter().enumerate().map(|(place, config)| {
+            let same = before.iter().position(|it| it.label == config.label);
+            let at_place = before.get(place).filter(|it| is_gone(&it.label));
+            let renamed = at_place.filter(|_| is_new(&config.label)).map(|_| place);
+            let Some(place) = same.or(renamed) else {
+                return NodeCheck::default();
+            };
+            let mut check = self.each.get(place).copied().unwrap_or_default();
+            match before.get(place) == Some(config) {
+                true => check.asked = None,
+                false => check.on_settings(),
+            }
+            check
+        });
+        self.each = kept.collect();
+    }
+
+    /// A check that is due, and is then under way by this number.
+    pub(super) fn poll(
+        &mut self,
+        number: u64,
+        configs: &[CheckConfig],
+        now: Timestamp,
+        prng: &mut Prng,
+    ) -> Option<CheckId> {
+        let mut checks = self.each.iter_mut().zip(configs);
+        let due = checks.position(|(check, config)| check.poll(number, config, now, prng));
+        due.map(|place| CheckId(place as u8))
+    }
+
+    /// The check of this number, if it is under way.
+    pub(super) fn awaited(&mut self, due: CheckDue) -> Option<&mut NodeCheck> {
+        let check = self.each.get_mut(due.check.index());
+        check.filter(|it| it.awaits(due.number))
+    }
+
+    /// Those that have it out.
+    pub(super) fn failing(&self) -> CheckSet {
+        let failing = (self.each.iter().enumerate()).filter(|(_, it)| it.failing.is_some());
+        failing.fold(CheckSet::default(), |set, (place, _)| {
+            set.with(CheckId(place as u8))
+        })
+    }
+
+    fn failing_since(&self) -> Option<Timestamp> {
+        self.each.iter().filter_map(|it| it.failing).min()
+    }
+
+    /// Since when it is out, and until when it stays so at least.
+    pub(super) fn ejection(&self) -> Option<Ejection> {
+        let since = self.failing_since()?;
+        let failing = self.each.iter().filter(|it| it.failing.is_some());
+        let until = failing.map(|it| it.due.unwrap_or(since)).max();
+        Some(Ejection {
+            cause: Cause::Check,
+            since,
+            until: until.unwrap_or(since),
+        })
+    }
+}
+
+/// What is remembered of one check of one node.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct NodeCheck {
     /// It is out since then.
@@ -74,7 +178,7 @@ pub(super) enum CheckTurn {
 
 impl NodeCheck {
     /// Of a node that joins others, and is out until it has passed.
-    pub(super) fn joining(now: Timestamp) -> Self {
+    fn joining(now: Timestamp) -> Self {
         Self {
             failing: Some(now),
             due: Some(now),
@@ -82,13 +186,8 @@ impl NodeCheck {
         }
     }
 
-    /// How long it has failed, for the next process.
-    pub(super) fn failing_for(&self, now: Timestamp) -> Option<Duration> {
-        self.failing.map(|since| now.since(since))
-    }
-
     /// It fails since then, and is checked at once.
-    pub(super) fn recall(&mut self, since: Timestamp, now: Timestamp) {
+    fn recall(&mut self, since: Timestamp, now: Timestamp) {
         *self = Self {
             judged: true,
             ..Self::joining(now)
@@ -96,22 +195,16 @@ impl NodeCheck {
         self.failing = Some(since);
     }
 
-    /// The site is checked in another way, or not at all.
-    pub(super) fn on_settings(&mut self, checked: bool) {
+    /// It asks in another way from now on.
+    fn on_settings(&mut self) {
         *self = Self {
-            failing: self.failing.filter(|_| checked),
+            failing: self.failing,
             ..Self::default()
         };
     }
 
     /// Whether a check is due; it is then under way, by this number.
-    pub(super) fn poll(
-        &mut self,
-        number: u64,
-        config: &CheckConfig,
-        now: Timestamp,
-        prng: &mut Prng,
-    ) -> bool {
+    fn poll(&mut self, number: u64, config: &CheckConfig, now: Timestamp, prng: &mut Prng) -> bool {
         let first = || now + config.interval.mul_f64(prng.unit());
         let due = *self.due.get_or_insert_with(first);
         let due = match self.asked {
@@ -125,7 +218,7 @@ impl NodeCheck {
     }
 
     /// Whether the check of this number is under way.
-    pub(super) fn awaits(&self, number: u64) -> bool {
+    fn awaits(&self, number: u64) -> bool {
         self.asked.is_some_and(|asked| asked.number == number)
     }
 
@@ -170,15 +263,6 @@ impl NodeCheck {
         self.asked = None;
         self.due = Some(now + config.interval.mul_f64(1.0 - JITTER * prng.unit()));
     }
-
-    /// Since when it is out, and until when it stays so at least.
-    pub(super) fn ejection(&self) -> Option<Ejection> {
-        self.failing.map(|since| Ejection {
-            cause: Cause::Check,
-            since,
-            until: self.due.unwrap_or(since),
-        })
-    }
 }
 
 #[cfg(test)]
@@ -188,6 +272,7 @@ mod tests {
 
     fn config() -> CheckConfig {
         CheckConfig {
+            label: "tcp".into(),
             request: CheckRequest::Tcp(BytesCheck::NOTHING),
             port: None,
             interval: Duration::from_secs(2),
@@ -245,12 +330,12 @@ mod tests {
         assert_eq!(node.turns(&[true]), [None]);
         let turns = node.turns(&[false, false, true, false, false, false, false]);
         assert_eq!(turns, [None, None, None, None, None, failed, None]);
-        assert!(node.check.ejection().is_some());
+        assert!(node.check.failing.is_some());
         assert_eq!(
             node.turns(&[true, false, true, true]),
             [None, None, None, passed]
         );
-        assert!(node.check.ejection().is_none());
+        assert!(node.check.failing.is_none());
     }
 
     #[test]
@@ -258,16 +343,64 @@ mod tests {
         let mut fresh = checked(NodeCheck::default());
         assert_eq!(fresh.turns(&[false]), [Some(CheckTurn::Failed)]);
         let mut joining = checked(NodeCheck::joining(Timestamp::from_millis(1000)));
-        assert!(joining.check.ejection().is_some());
+        assert!(joining.check.failing.is_some());
         assert_eq!(joining.next(true), (0, Some(CheckTurn::Passed)), "at once");
         // What was known under other settings stands until the first result.
         let mut known = checked(NodeCheck::joining(Timestamp::from_millis(1000)));
-        known.check.on_settings(true);
-        assert!(known.check.ejection().is_some());
+        known.check.on_settings();
+        assert!(known.check.failing.is_some());
         assert_eq!(known.turns(&[true]), [Some(CheckTurn::Passed)]);
-        known.turns(&[false, false, false]);
-        known.check.on_settings(false);
-        assert!(known.check.ejection().is_none());
+    }
+
+    #[test]
+    fn checks_are_known_by_their_labels_when_settings_change() {
+        let now = Timestamp::from_millis(1000);
+        let labelled = |label: &str| CheckConfig {
+            label: label.into(),
+            ..config()
+        };
+        let slower = |config: CheckConfig| CheckConfig {
+            timeout: Duration::from_secs(9),
+            ..config
+        };
+        let before = ["a", "b", "c"].map(labelled);
+        // Which of three checks fails, and which fail under other settings.
+        let failing = |failing: usize, after: &[CheckConfig]| {
+            let mut node = NodeChecks::new(&before);
+            node.each[failing].recall(now, now);
+            node.on_settings(&before, after);
+            assert_eq!(node.each.len(), after.len());
+            let fails = |place: &u8| node.failing().has(CheckId(*place));
+            (0..3).filter(fails).collect::<Vec<_>>()
+        };
+        let [a, b, c] = before.clone();
+        assert_eq!(failing(0, &[c.clone(), b.clone(), a.clone()]), [2]);
+        assert_eq!(failing(1, &[a.clone(), slower(b.clone()), c.clone()]), [1]);
+        // Renamed, and the place of one that has moved.
+        assert_eq!(failing(1, &[a.clone(), labelled("d"), c]), [1]);
+        assert_eq!(failing(1, &[b.clone(), labelled("d")]), [0]);
+        // Gone.
+        assert_eq!(failing(2, &[a, b]), []);
+        assert_eq!(failing(0, &[]), []);
+    }
+
+    #[test]
+    fn what_is_under_way_counts_no_more_when_settings_change() {
+        let (now, mut prng) = (Timestamp::from_millis(9000), Prng::new(1));
+        let configs = [config()];
+        let mut node = NodeChecks::joining(&configs, now);
+        let due = |number| CheckDue {
+            node: NodeId(0),
+            check: CheckId(0),
+            number,
+        };
+        let check = node.poll(7, &configs, now, &mut prng);
+        assert_eq!(check, Some(CheckId(0)));
+        assert!(node.awaited(due(7)).is_some() && node.awaited(due(6)).is_none());
+        node.on_settings(&configs, &configs);
+        assert!(node.awaited(due(7)).is_none());
+        let again = node.poll(8, &configs, now, &mut prng);
+        assert_eq!(again, Some(CheckId(0)), "it is asked at once");
     }
 
     #[test]
@@ -313,7 +446,7 @@ mod tests {
             assert!(node.poll());
             node.check.on_unsent(&config(), node.now, &mut node.prng);
         }
-        assert!(node.check.ejection().is_none());
+        assert!(node.check.failing.is_none());
         assert_eq!(node.turns(&[false]), [Some(CheckTurn::Failed)]);
     }
 }

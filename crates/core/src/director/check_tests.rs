@@ -19,6 +19,7 @@ struct World {
 
 fn check() -> CheckConfig {
     CheckConfig {
+        label: "tcp".into(),
         request: CheckRequest::Tcp(BytesCheck::NOTHING),
         port: None,
         interval: Duration::from_secs(1),
@@ -43,7 +44,7 @@ fn checked(nodes: u32) -> World {
     world(
         nodes,
         HealthConfig {
-            check: Some(check()),
+            checks: vec![check()],
             ..HealthConfig::default()
         },
     )
@@ -69,10 +70,15 @@ impl World {
 
     /// Time passes, and checks end so by node.
     fn run(&mut self, millis: u32, result: impl Fn(NodeId) -> CheckResult) {
+        self.run_each(millis, |due| result(due.node));
+    }
+
+    /// The same by check.
+    fn run_each(&mut self, millis: u32, mut result: impl FnMut(CheckDue) -> CheckResult) {
         for _ in 0..millis {
             self.ticks(1);
             while let Some(due) = self.director.poll_check(self.now) {
-                self.director.handle_check(due, result(due.node), self.now);
+                self.director.handle_check(due, result(due), self.now);
             }
         }
     }
@@ -137,8 +143,60 @@ fn a_node_whose_check_fails_is_out_until_it_passes() {
     assert!(!world.director.topology().node(node).is_unresponsive());
     world.run(3000, all_pass);
     assert_eq!(world.candidates(), [0, 1, 2]);
-    let failed = Event::CheckFailed(node, CheckFailure::Status(503));
-    assert_eq!(world.events(), [failed, Event::CheckPassed(node)]);
+    let failed = Event::CheckFailed(node, CheckId(0), CheckFailure::Status(503));
+    assert_eq!(
+        world.events(),
+        [failed, Event::CheckPassed(node, CheckId(0))]
+    );
+}
+
+/// A node of which these checks fail.
+fn fails_of(node: u32, failing: &'static [u8]) -> impl Fn(CheckDue) -> CheckResult {
+    move |due| match due.node.0 == node && failing.contains(&due.check.0) {
+        true => FAILED,
+        false => CheckResult::Passed,
+    }
+}
+
+#[test]
+fn a_node_is_out_while_any_of_its_checks_fails() {
+    let slow = CheckConfig {
+        label: "slow".into(),
+        interval: Duration::from_secs(5),
+        ..check()
+    };
+    let mut world = world(
+        2,
+        HealthConfig {
+            checks: vec![check(), slow],
+            ..HealthConfig::default()
+        },
+    );
+    let mut made = [0; 2];
+    world.run_each(20_000, |due| {
+        made[due.check.index()] += u32::from(due.node.0 == 0);
+        CheckResult::Passed
+    });
+    assert!((20..=23).contains(&made[0]) && (3..=5).contains(&made[1]));
+    let node = |world: &World| world.director.topology().node(NodeId(1)).clone();
+    world.run_each(20_000, fails_of(1, &[1]));
+    assert_eq!(world.candidates(), [0]);
+    let failing = node(&world).failing_checks;
+    assert!(failing.has(CheckId(1)) && !failing.has(CheckId(0)));
+    world.run_each(5000, fails_of(1, &[0, 1]));
+    assert!(node(&world).failing_checks.has(CheckId(0)));
+    let ejections = (node(&world).ejections, world.director.ejections());
+    assert_eq!(ejections, (1, 1), "it was out already");
+    world.run_each(20_000, fails_of(1, &[0]));
+    assert_eq!(world.candidates(), [0], "the other one passes");
+    world.run_each(4000, fails_of(1, &[]));
+    assert_eq!(world.candidates(), [0, 1]);
+    // One that joins passes all of them before it has requests.
+    world.join("n2");
+    world.run_each(100, fails_of(2, &[1]));
+    assert_eq!(world.candidates(), [0, 1]);
+    world.run_each(20_000, fails_of(2, &[]));
+    assert_eq!(world.candidates(), [0, 1, 2]);
 }
 
 #[test]
@@ -234,14 +292,14 @@ fn what_checks_have_shown_is_kept_while_they_stay_the_same() {
     // A first result under new settings is enough.
     world.change(|spec| {
         let wanted = CheckConfig { rise: 5, ..check() };
-        spec.sites[0].health.check = Some(wanted);
+        spec.sites[0].health.checks = vec![wanted];
     });
     world.ticks(2);
     assert_eq!(world.candidates(), [0, 2]);
     world.run(1100, all_pass);
     assert_eq!(world.candidates(), [0, 1, 2]);
     world.run(4000, fails(1));
-    world.change(|spec| spec.sites[0].health.check = None);
+    world.change(|spec| spec.sites[0].health.checks.clear());
     world.ticks(2);
     assert_eq!(world.candidates(), [0, 1, 2], "nothing checks it");
     assert_eq!(world.director.poll_check(world.now), None);
@@ -334,7 +392,7 @@ fn a_checked_node_starts_slowly_once_it_passes() {
         3,
         HealthConfig {
             slow_start: Duration::from_secs(10),
-            check: Some(check()),
+            checks: vec![check()],
             ..HealthConfig::default()
         },
     );

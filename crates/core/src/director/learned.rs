@@ -7,7 +7,7 @@
 //! | of | what | belongs to |
 //! |---|---|---|
 //! | a node | sums of its responses, base times and errors, its share, its limit of requests, its slow start | its name, address and site |
-//! | | that it is ejected, why, and how long it is waited for; that its check fails | its name and address |
+//! | | that it is ejected, why, and how long it is waited for; that a check of it fails | its name and address |
 //! | a site | what requests take that wait for no other, and all of them while it is not loaded | its name |
 //! | operators | whether a node is to get requests | its name |
 //!
@@ -72,7 +72,7 @@ pub struct LearnedNode {
     pub ejected: Option<LearnedEjection>,
     /// When it was tried again after it had answered with errors.
     pub trial: Option<LearnedTrial>,
-    /// Since when its check fails.
+    /// Since when a check of it fails.
     pub check_failing: Option<Duration>,
 }
 
@@ -267,9 +267,7 @@ impl Director {
         let ago = |age: Duration| now - age.saturating_add(elapsed).min(AGE_MAX);
         let health = &mut self.health[id.index()];
         health.recall(known.ejected.as_ref(), known.trial.as_ref(), ago, now);
-        let site = self.topology.node(id).site;
-        let is_checked = self.known[site.index()].spec.health.check.is_some();
-        if let Some(age) = known.check_failing.filter(|_| is_checked) {
+        if let Some(age) = known.check_failing {
             self.checks[id.index()].recall(ago(age), now);
         }
     }

@@ -20,11 +20,11 @@ use std::sync::Arc;
 use crate::load::{Group, LoadTable, Ramp};
 use crate::topology::routes::{RouteError, Routes};
 use crate::topology::{
-    AdminState, ChangeError, ClusterChange, Edit, GroupWanted, Health, HealthConfig, Membership,
-    Node, NodeId, NodeWanted, SiteId, SiteSpec, Topology,
+    AdminState, ChangeError, CheckSet, ClusterChange, Edit, GroupWanted, Health, HealthConfig,
+    Membership, Node, NodeId, NodeWanted, SiteId, SiteSpec, Topology,
 };
 
-use super::check::NodeCheck;
+use super::check::NodeChecks;
 use super::health::NodeHealth;
 use super::learn::SiteLearner;
 use super::outliers::Outliers;
@@ -166,11 +166,12 @@ impl Director {
                 table.lift_limits(*node);
             }
         }
-        let checks_change = known.spec.health.check != spec.health.check;
+        let before = std::mem::take(&mut known.spec.health.checks);
         *known = KnownSite::new(spec.clone());
-        if checks_change {
+        let after = &spec.health.checks;
+        if before != *after {
             for node in self.topology.sites[index].nodes.clone() {
-                self.checks[node.index()].on_settings(spec.health.check.is_some());
+                self.checks[node.index()].on_settings(&before, after);
                 self.judge(node);
             }
         }
@@ -214,7 +215,7 @@ impl Director {
             None => {
                 nodes.push(node);
                 self.health.push(NodeHealth::default());
-                self.checks.push(NodeCheck::default());
+                self.checks.push(NodeChecks::default());
                 self.soft_limits.push(NodeSoftLimits::default());
             }
         }
@@ -225,15 +226,15 @@ impl Director {
     /// A node joins its site: it is checked before it has requests where others have them, and starts slowly.
     fn begins(&mut self, id: NodeId) {
         let site = self.topology.node(id).site;
-        let checked = self.known[site.index()].spec.health.check.is_some();
         let before = self.topology.sites.get(site.index());
         let served = before.is_some_and(|site| {
             let mut others = site.candidates.iter().filter(|it| **it != id);
             !site.fail_open && others.next().is_some()
         });
-        self.checks[id.index()] = match checked && served {
-            true => NodeCheck::joining(self.ticked_at),
-            false => NodeCheck::default(),
+        let configs = &self.known[site.index()].spec.health.checks;
+        self.checks[id.index()] = match served {
+            true => NodeChecks::joining(configs, self.ticked_at),
+            false => NodeChecks::new(configs),
         };
         self.judge(id);
         self.start_slowly(id);
@@ -350,7 +351,7 @@ pub(super) fn new_node(wanted: &NodeWanted, site: SiteId) -> Node {
         withheld: false,
         health: Health::default(),
         ejection: None,
-        fails_check: false,
+        failing_checks: CheckSet::default(),
         soft_limit: None,
         ejections: 0,
     }

@@ -34,11 +34,11 @@ use crate::time::Timestamp;
 pub use crate::topology::Cause;
 use crate::topology::routes::Routes;
 use crate::topology::{
-    AdminState, CheckConfig, CheckFailure, CheckResult, ClusterSpec, Crossing, GroupId, Health,
-    Membership, Node, NodeId, Site, SiteId, Topology,
+    AdminState, CheckConfig, CheckFailure, CheckId, CheckResult, CheckSet, ClusterSpec, Crossing,
+    GroupId, Health, Membership, Node, NodeId, Site, SiteId, Topology,
 };
 pub use check::CheckDue;
-use check::{CheckTurn, NodeCheck};
+use check::{CheckTurn, NodeChecks};
 pub use health::probe_patience;
 use health::{Change, NodeHealth, NodeSigns};
 pub use learn::LearnedCosts;
@@ -62,10 +62,10 @@ pub enum Event {
     Ejected(NodeId, Cause),
     /// An ejected node answered a probe.
     Returned(NodeId),
-    /// The site's check of a node failed so often that it gets no requests until it passes.
-    CheckFailed(NodeId, CheckFailure),
+    /// This check of its site failed so often that a node gets no requests until it passes.
+    CheckFailed(NodeId, CheckId, CheckFailure),
     /// It passes again.
-    CheckPassed(NodeId),
+    CheckPassed(NodeId, CheckId),
     /// A node is about to run out of a resource, and gets no requests until it has more of it.
     SoftLimitCrossed(NodeId, Crossing),
     /// The same, but it is used all the same: too many nodes are out.
@@ -97,7 +97,7 @@ pub struct Director {
     published: bool,
     changed: bool,
     health: Vec<NodeHealth>,
-    checks: Vec<NodeCheck>,
+    checks: Vec<NodeChecks>,
     soft_limits: Vec<NodeSoftLimits>,
     /// When they were looked at last.
     soft_limits_seen: Timestamp,
@@ -121,6 +121,8 @@ pub struct Director {
     ticked_at: Timestamp,
     events: VecDeque<Event>,
     events_dropped: u64,
+    /// Of all nodes so far.
+    ejections: u64,
     prng: Prng,
 }
 
@@ -139,11 +141,12 @@ impl Director {
             withheld: false,
             health: Health::default(),
             ejection: None,
-            fails_check: false,
+            failing_checks: CheckSet::default(),
             soft_limit: None,
             ejections: 0,
         });
         let nodes = nodes.collect();
+        let checks = |site: SiteId| NodeChecks::new(&spec.sites[site.index()].health.checks);
         let mut director = Self {
             front_ends: spec.front_ends.max(1),
             front_ends_configured: spec.front_ends,
@@ -161,7 +164,7 @@ impl Director {
             published: false,
             changed: false,
             health: spec.nodes.iter().map(|_| NodeHealth::default()).collect(),
-            checks: spec.nodes.iter().map(|_| NodeCheck::default()).collect(),
+            checks: spec.nodes.iter().map(|node| checks(node.site)).collect(),
             soft_limits: (spec.nodes.iter().map(|_| NodeSoftLimits::default())).collect(),
             soft_limits_seen: Timestamp::ZERO,
             check_number: 0,
@@ -177,6 +180,7 @@ impl Director {
             ticked_at: Timestamp::ZERO,
             events: VecDeque::new(),
             events_dropped: 0,
+            ejections: 0,
             prng: Prng::new(seed),
             known: spec.sites.into_iter().map(KnownSite::new).collect(),
         };
@@ -232,45 +236,45 @@ impl Director {
 
     /// A check has ended.
     pub fn handle_check(&mut self, due: CheckDue, result: CheckResult, now: Timestamp) {
-        let Some(config) = self.awaited(due) else {
+        let Some(config) = self.check_of(due) else {
             return;
         };
-        let node = due.node;
+        let CheckDue { node, check, .. } = due;
         let passed = result == CheckResult::Passed;
-        let check = &mut self.checks[node.index()];
-        let turn = check.on_result(passed, &config, now, &mut self.prng);
+        let Some(awaited) = self.checks[node.index()].awaited(due) else {
+            return;
+        };
+        let turn = awaited.on_result(passed, &config, now, &mut self.prng);
         if passed {
             // It may be reached again.
             self.health[node.index()].hurry(now);
         }
         match (turn, result) {
             (Some(CheckTurn::Failed), CheckResult::Failed(failure)) => {
-                self.set_health(node, Event::CheckFailed(node, failure), now);
+                self.set_health(node, Event::CheckFailed(node, check, failure), now);
             }
-            (Some(CheckTurn::Passed), _) => self.set_health(node, Event::CheckPassed(node), now),
+            (Some(CheckTurn::Passed), _) => {
+                self.set_health(node, Event::CheckPassed(node, check), now);
+            }
             _ => {}
         }
     }
 
     /// A check that was asked for could not be made.
     pub fn handle_unsent_check(&mut self, due: CheckDue, now: Timestamp) {
-        if let Some(config) = self.awaited(due) {
-            self.checks[due.node.index()].on_unsent(&config, now, &mut self.prng);
+        if let Some(config) = self.check_of(due)
+            && let Some(awaited) = self.checks[due.node.index()].awaited(due)
+        {
+            awaited.on_unsent(&config, now, &mut self.prng);
         }
     }
 
-    /// How the node is checked whose check this is, if that is under way.
-    fn awaited(&self, due: CheckDue) -> Option<CheckConfig> {
-        let known = self.checks.get(due.node.index())?;
-        let config = self.check_of(due.node);
-        config.filter(|_| known.awaits(due.number))
-    }
-
-    /// How a member is checked, if it is.
-    fn check_of(&self, node: NodeId) -> Option<CheckConfig> {
-        let site = self.topology.node(node).site;
-        let check = self.known[site.index()].spec.health.check.clone();
-        check.filter(|_| self.topology.is_member(node))
+    /// How a member is checked whose check this is.
+    fn check_of(&self, due: CheckDue) -> Option<CheckConfig> {
+        let site = self.topology.nodes.get(due.node.index())?.site;
+        let checks = &self.known[site.index()].spec.health.checks;
+        let check = checks.get(due.check.index()).cloned();
+        check.filter(|_| self.topology.is_member(due.node))
     }
 
     /// Looks at the table: ejects, learns, and publishes terms and topology.
@@ -376,20 +380,32 @@ impl Director {
     /// A check to make now. The shell answers each with [`Director::handle_check`].
     pub fn poll_check(&mut self, now: Timestamp) -> Option<CheckDue> {
         let number = self.check_number + 1;
-        let checks = self.checks.iter_mut().zip(&self.topology.nodes);
-        let due = checks.into_iter().position(|(check, node)| {
-            let config = self.known[node.site.index()].spec.health.check.as_ref();
-            let expected = node.membership == Membership::Member && node.admin != AdminState::Maint;
-            expected && config.is_some_and(|it| check.poll(number, it, now, &mut self.prng))
+        let nodes = self.checks.iter_mut().zip(&self.topology.nodes);
+        let due = nodes.enumerate().find_map(|(place, (checks, node))| {
+            if node.membership != Membership::Member || node.admin == AdminState::Maint {
+                return None;
+            }
+            let configs = &self.known[node.site.index()].spec.health.checks;
+            let check = checks.poll(number, configs, now, &mut self.prng)?;
+            Some((NodeId(place as u32), check))
         });
-        let node = NodeId(due? as u32);
+        let (node, check) = due?;
         self.check_number = number;
-        Some(CheckDue { node, number })
+        Some(CheckDue {
+            node,
+            check,
+            number,
+        })
     }
 
     /// Something worth a line in the log.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
+    }
+
+    /// How often nodes were ejected so far, all together.
+    pub fn ejections(&self) -> u64 {
+        self.ejections
     }
 
     /// Events that were not polled in time.
@@ -405,10 +421,15 @@ impl Director {
     /// would have all of their requests.
     fn set_health(&mut self, id: NodeId, event: Event, now: Timestamp) {
         let before = self.topology.node(id).health;
+        let failed_before = self.topology.node(id).fails_check();
         self.judge(id);
+        // A second check that fails takes nothing out.
+        let is_second = matches!(event, Event::CheckFailed(..)) && failed_before;
+        let ejections = u64::from(event.takes_out() && !is_second);
+        self.ejections += ejections;
         let node = self.node_mut(id);
         let (health, site) = (node.health, node.site);
-        node.ejections += u64::from(event.takes_out());
+        node.ejections += ejections;
         self.changed = true;
         self.event(event);
         if before == health || health == Health::Ejected {
@@ -425,13 +446,14 @@ impl Director {
 
     /// A node's health: neither requests and probes nor checks nor its limits have it out.
     fn judge(&mut self, id: NodeId) {
-        let by_check = self.checks[id.index()].ejection();
+        let checks = &self.checks[id.index()];
+        let (by_check, failing) = (checks.ejection(), checks.failing());
         let limits = &self.soft_limits[id.index()];
         let (by_limit, crossing) = (limits.ejection(), limits.crossing());
         let ejection = self.health[id.index()].ejection();
         let ejection = ejection.or(by_check).or(by_limit);
         let node = self.node_mut(id);
-        node.fails_check = by_check.is_some();
+        node.failing_checks = failing;
         node.soft_limit = crossing;
         node.health = ejection.map_or(Health::Up, |_| Health::Ejected);
         node.ejection = ejection;
@@ -568,7 +590,7 @@ impl Director {
 
 impl Event {
     /// Whether it is that a node gets no requests any more.
-    pub fn takes_out(self) -> bool {
+    fn takes_out(self) -> bool {
         matches!(
             self,
             Self::Ejected(..) | Self::CheckFailed(..) | Self::SoftLimitCrossed(..)

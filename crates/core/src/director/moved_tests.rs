@@ -12,6 +12,7 @@ use crate::topology::{
 const NODE: NodeId = NodeId(0);
 const OTHER: SiteId = SiteId(1);
 const CHECK: CheckConfig = CheckConfig {
+    label: String::new(),
     request: CheckRequest::Tcp(BytesCheck::NOTHING),
     port: None,
     interval: Duration::from_secs(1),
@@ -27,7 +28,7 @@ struct World {
 }
 
 /// Two sites of three nodes each; those that move warm up for a second.
-fn world(slow_start: u64, check: Option<CheckConfig>) -> World {
+fn world(slow_start: u64, checks: &[CheckConfig]) -> World {
     let mut spec = cluster(6, PolicyConfig::new(PolicyKind::Auto));
     spec.sites.push(SiteSpec {
         name: "other".into(),
@@ -38,7 +39,7 @@ fn world(slow_start: u64, check: Option<CheckConfig>) -> World {
         site.health = HealthConfig {
             slow_start: Duration::from_millis(slow_start),
             warm_up: Duration::from_secs(1),
-            check: check.clone(),
+            checks: checks.to_vec(),
             ..HealthConfig::default()
         };
     }
@@ -88,7 +89,7 @@ impl World {
 #[test]
 fn a_node_that_comes_from_another_site_warms_up_and_a_new_one_does_not() {
     for (slow_start, full_after) in [(0, 1000), (500, 1000), (2000, 2000)] {
-        let mut world = world(slow_start, None);
+        let mut world = world(slow_start, &[]);
         let moved = world.of_other();
         world.change(Edit::ChangeNode(moved.clone()));
         world.ticks(2);
@@ -110,7 +111,7 @@ fn a_node_that_comes_from_another_site_warms_up_and_a_new_one_does_not() {
 
 #[test]
 fn a_node_that_moves_warms_up_once_its_check_has_passed() {
-    let mut world = world(0, Some(CHECK));
+    let mut world = world(0, &[CHECK]);
     world.change(Edit::ChangeNode(world.of_other()));
     world.ticks(5000);
     assert_eq!(world.ramping(), 0, "it has no requests yet");
@@ -125,7 +126,7 @@ fn a_node_that_moves_warms_up_once_its_check_has_passed() {
 
 #[test]
 fn a_withheld_node_is_no_candidate_even_when_failing_open_and_is_back_once_released() {
-    let mut world = world(0, None);
+    let mut world = world(0, &[]);
     let candidates = |world: &World, site: SiteId| {
         let topology = world.director.topology();
         let nodes = topology.site(site).candidates.clone();
@@ -156,7 +157,7 @@ fn a_withheld_node_is_no_candidate_even_when_failing_open_and_is_back_once_relea
 
 #[test]
 fn a_withheld_node_that_is_released_at_another_site_warms_up_from_then_on() {
-    let mut world = world(0, None);
+    let mut world = world(0, &[]);
     let moved = world.of_other();
     let name = moved.name.clone();
     world.change(Edit::WithholdNode(name.clone()));

@@ -5,9 +5,11 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// How nodes are checked.
+/// How nodes are checked: one of a site's checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckConfig {
+    /// What sets it apart from others of its site.
+    pub label: String,
     /// What is asked.
     pub request: CheckRequest,
     /// Another port than that of requests.

@@ -13,8 +13,9 @@ pub struct HealthConfig {
     pub slow_start: Duration,
     /// The same of one that has moved here from another site, if that is longer.
     pub warm_up: Duration,
-    /// How its nodes are asked whether they are well; none: only requests and probes tell.
-    pub check: Option<CheckConfig>,
+    /// How its nodes are asked whether they are well, [`CHECKS_MAX`](super::CHECKS_MAX) ways at most, by
+    /// [`CheckId`](super::CheckId). Without any only requests and probes show it.
+    pub checks: Vec<CheckConfig>,
     /// From which used shares on a node gets no requests.
     pub soft_limits: SoftLimits,
 }

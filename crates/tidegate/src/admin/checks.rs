@@ -1,11 +1,12 @@
 //! What checks and the slow start make of a node: fields for programs, sentences for people, metrics.
 
-use tidegate_core::topology::{CheckResult, Node, NodeId, Topology};
+use tidegate_core::topology::{CheckConfig, CheckId, CheckResult, Node, NodeId, Topology};
 use tidegate_core::units::format_duration;
 
 use super::plane::{Look, Plane};
 use super::trouble::spell;
-use crate::driver::wrong;
+use crate::check::CheckCounts;
+use crate::driver::{named_check, wrong};
 use crate::exposition::{Kind, Text};
 use crate::models::CheckStatus;
 
@@ -16,31 +17,70 @@ pub(super) fn slow_start(plane: &Plane, topology: &Topology, id: NodeId) -> Opti
     ramps.then(|| f64::from(plane.shared.table.ramp(id).factor))
 }
 
+/// One of a node's checks, and what became of it so far.
+struct NodeCheck<'a> {
+    config: &'a CheckConfig,
+    /// Whether the node is out by it.
+    failing: bool,
+    counts: CheckCounts,
+}
+
+/// A node's checks, in their order.
+fn each<'a>(plane: &Plane, topology: &'a Topology, id: NodeId) -> Vec<NodeCheck<'a>> {
+    let node = topology.node(id);
+    let configs = topology.site(node.site).health.checks.iter();
+    let each = (0..).map(CheckId).zip(configs).map(|(check, config)| {
+        let counts = plane.checks.of(id, node.generation, &config.label);
+        NodeCheck {
+            config,
+            failing: node.failing_checks.has(check),
+            counts: counts.unwrap_or_default(),
+        }
+    });
+    each.collect()
+}
+
 /// What its site's checks say of a node.
 pub(super) fn status(
     plane: &Plane,
     look: &Look,
     topology: &Topology,
     id: NodeId,
-) -> Option<CheckStatus> {
+) -> Vec<CheckStatus> {
+    let status = |check: NodeCheck<'_>| {
+        let (last, counts) = (check.counts.last, check.counts);
+        let error = last.and_then(|last| match last.result {
+            CheckResult::Passed => None,
+            CheckResult::Failed(failure) => Some(wrong(failure)),
+        });
+        let failed = counts.failed.into_iter();
+        CheckStatus {
+            label: check.config.label.clone(),
+            failing: check.failing,
+            passed: counts.passed,
+            failed: failed.map(|(what, count)| (what.into(), count)).collect(),
+            error,
+            seconds_ago: last.map(|last| look.now.since(last.at).as_secs_f64()),
+            took_seconds: last.map(|last| last.took.as_secs_f64()),
+            in_a_row: last.map_or(0, |last| last.in_a_row),
+        }
+    };
+    let each = each(plane, topology, id).into_iter();
+    each.map(status).collect()
+}
+
+/// Which check has a node out: by its label, where there are several.
+pub(super) fn failing(topology: &Topology, id: NodeId) -> String {
     let node = topology.node(id);
-    topology.site(node.site).health.check.as_ref()?;
-    let checks = plane.checks.of(id, node.generation).unwrap_or_default();
-    let last = checks.last;
-    let error = last.and_then(|last| match last.result {
-        CheckResult::Passed => None,
-        CheckResult::Failed(failure) => Some(wrong(failure)),
-    });
-    let failed = checks.failed.into_iter();
-    Some(CheckStatus {
-        failing: node.fails_check,
-        passed: checks.passed,
-        failed: failed.map(|(what, count)| (what.into(), count)).collect(),
-        error,
-        seconds_ago: last.map(|last| look.now.since(last.at).as_secs_f64()),
-        took_seconds: last.map(|last| last.took.as_secs_f64()),
-        in_a_row: last.map_or(0, |last| last.in_a_row),
-    })
+    let configs = &topology.site(node.site).health.checks;
+    let places = (0..).map(CheckId).zip(configs);
+    let failing = places.filter(|(check, _)| node.failing_checks.has(*check));
+    let labels: Vec<_> = failing.map(|(_, it)| format!("`{}`", it.label)).collect();
+    match (configs.len(), labels.as_slice()) {
+        (0 | 1, _) | (_, []) => "its check fails".into(),
+        (_, [label]) => format!("its check {label} fails"),
+        (_, labels) => format!("its checks {} fail", labels.join(", ")),
+    }
 }
 
 /// What is to be said of both.
@@ -50,36 +90,40 @@ pub(super) fn notes(
     topology: &Topology,
     id: NodeId,
 ) -> impl Iterator<Item = String> {
-    let result = result(plane, look, topology, id);
-    result.into_iter().chain(ramp(plane, topology, id))
+    let results = results(plane, look, topology, id);
+    results.into_iter().chain(ramp(plane, topology, id))
 }
 
-/// What the last check has shown, if something was wrong or the node waits for a first one.
-fn result(plane: &Plane, look: &Look, topology: &Topology, id: NodeId) -> Option<String> {
-    let node = topology.node(id);
-    let check = topology.site(node.site).health.check.as_ref()?;
-    let known = plane.checks.of(id, node.generation).unwrap_or_default();
-    let Some(last) = known.last else {
-        return node
-            .fails_check
-            .then(|| "it has no requests before it has passed a check".into());
-    };
-    let ago = spell(look.now.since(last.at).as_secs_f64());
-    let row = last.in_a_row;
-    match last.result {
-        CheckResult::Failed(failure) => {
-            let what = wrong(failure);
-            Some(format!(
-                "its last check failed {ago} ago: {what} ({row} in a row, {} take it out)",
-                check.fall
-            ))
+/// What the last of each check has shown, if something was wrong or the node waits for a first one.
+fn results(plane: &Plane, look: &Look, topology: &Topology, id: NodeId) -> Vec<String> {
+    let site = topology.node(id).site;
+    let configs = &topology.site(site).health.checks;
+    let each = each(plane, topology, id);
+    let failing: Vec<_> = each.iter().filter(|it| it.failing).collect();
+    let first = !failing.is_empty() && failing.iter().all(|it| it.counts.last.is_none());
+    let first = first.then(|| "it has no requests before its checks have passed".into());
+    let result = |check: &NodeCheck<'_>| {
+        let (config, last) = (check.config, check.counts.last?);
+        let name = named_check(config, configs);
+        let ago = spell(look.now.since(last.at).as_secs_f64());
+        let row = last.in_a_row;
+        match last.result {
+            CheckResult::Failed(failure) => {
+                let what = wrong(failure);
+                Some(format!(
+                    "{name} failed {ago} ago: {what} ({row} in a row, {} take it out)",
+                    config.fall
+                ))
+            }
+            CheckResult::Passed if check.failing => Some(format!(
+                "{name} passed {ago} ago ({row} in a row, {} bring it back)",
+                config.rise
+            )),
+            CheckResult::Passed => None,
         }
-        CheckResult::Passed if node.fails_check => Some(format!(
-            "its last check passed {ago} ago ({row} in a row, {} bring it back)",
-            check.rise
-        )),
-        CheckResult::Passed => None,
-    }
+    };
+    let results = each.iter().filter_map(result);
+    first.into_iter().chain(results).collect()
 }
 
 /// What it may have while it starts slowly.
@@ -108,35 +152,38 @@ pub(super) fn metrics(plane: &Plane, topology: &Topology, text: &mut Text) {
             family.sample(&node.labels, factor);
         }
     }
-    let checked = |it: &Labelled<'_>| topology.site(it.node.site).health.check.is_some();
-    let help = "Whether the node is out by its checks.";
+    let help = "Whether the node is out by this check of its site.";
     let mut family = text.family("tidegate_node_check_failing", Kind::Gauge, help);
-    for node in members().filter(checked) {
-        let failing = if node.node.fails_check { 1.0 } else { 0.0 };
-        family.sample(&node.labels, failing);
-    }
-    let all: Vec<_> = (members())
-        .filter_map(|it| Some((it.labels, plane.checks.of(it.id, it.node.generation)?)))
+    let checked: Vec<_> = members()
+        .map(|it| (each(plane, topology, it.id), it))
         .collect();
-    let help = "Checks of the node by result: passed, or what was wrong.";
+    let all = || {
+        let nodes = checked.iter();
+        nodes.flat_map(|(each, it)| each.iter().map(move |check| (it.with_check(check), check)))
+    };
+    for (labels, check) in all() {
+        family.sample(&labels, if check.failing { 1.0 } else { 0.0 });
+    }
+    let made = || all().filter(|(_, check)| check.counts.last.is_some());
+    let help = "How often the node was checked, by result: passed, or what was wrong.";
     let mut family = text.family("tidegate_node_checks", Kind::Counter, help);
-    for ([site, node], checks) in &all {
-        family.count(&[*site, *node, ("result", "passed")], checks.passed);
-        for (failure, count) in &checks.failed {
-            family.count(&[*site, *node, ("result", failure)], *count);
+    for ([site, node, label], check) in made() {
+        let passed = check.counts.passed;
+        family.count(&[site, node, label, ("result", "passed")], passed);
+        for (failure, count) in &check.counts.failed {
+            family.count(&[site, node, label, ("result", failure)], *count);
         }
     }
     let help = "How long the node's checks took, added up.";
     let mut family = text.family("tidegate_node_check_seconds", Kind::Counter, help);
-    for (labels, checks) in &all {
-        family.sample(labels, checks.seconds);
+    for (labels, check) in made() {
+        family.sample(&labels, check.counts.seconds);
     }
 }
 
 /// A node and the labels of its metrics.
 struct Labelled<'a> {
     id: NodeId,
-    node: &'a Node,
     labels: [(&'a str, &'a str); 2],
 }
 
@@ -144,6 +191,12 @@ impl<'a> Labelled<'a> {
     fn of(topology: &'a Topology, id: NodeId, node: &'a Node) -> Self {
         let site = &topology.site(node.site).name;
         let labels = [("site", site.as_str()), ("node", node.name.as_str())];
-        Self { id, node, labels }
+        Self { id, labels }
+    }
+
+    /// The same of one of its checks.
+    fn with_check(&self, check: &NodeCheck<'a>) -> [(&'a str, &'a str); 3] {
+        let [site, node] = self.labels;
+        [site, node, ("check", &check.config.label)]
     }
 }

@@ -309,7 +309,7 @@ pub(super) fn node_status(
         moving: node.withheld,
         moves_to: moves.and_then(|it| it.moves_to(&node.name)),
         slow_start: checks::slow_start(plane, topology, id),
-        check: checks::status(plane, look, topology, id),
+        checks: checks::status(plane, look, topology, id),
         soft_limit: soft_limits::status(topology, id),
         weight: node.weight,
         rung: rung.label().into(),

@@ -30,7 +30,8 @@ pub(super) fn trouble(plane: &Plane, look: &Look, topology: &Topology, id: NodeI
         ejected_seconds_ago: ejected.map(|it| since(it.since)),
         notes: Vec::new(),
     };
-    trouble.notes = notes(&trouble, ejected, look.now);
+    let by_check = checks::failing(topology, id);
+    trouble.notes = notes(&trouble, ejected, &by_check, look.now);
     trouble.notes.extend(soft_limits::note(plane, topology, id));
     trouble
         .notes
@@ -46,18 +47,23 @@ fn errors(node: &NodeSnapshot) -> std::collections::BTreeMap<String, u64> {
     reasons.chain(statuses).filter(|it| it.1 > 0).collect()
 }
 
-fn notes(trouble: &Trouble, ejected: Option<Ejection>, now: Timestamp) -> Vec<String> {
+fn notes(
+    trouble: &Trouble,
+    ejected: Option<Ejection>,
+    by_check: &str,
+    now: Timestamp,
+) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(ejection) = ejected {
         let why = match ejection.cause {
-            Cause::Failures => "because requests to it failed and it answered nothing",
-            Cause::Silence => "because it answered neither requests nor a probe",
-            Cause::Errors => "because most of its answers were errors and the others' were not",
-            Cause::Check => "because its check fails",
-            Cause::SoftLimit => "because it is about to run out of a resource",
+            Cause::Failures => "requests to it failed and it answered nothing",
+            Cause::Silence => "it answered neither requests nor a probe",
+            Cause::Errors => "most of its answers were errors and the others' were not",
+            Cause::Check => by_check,
+            Cause::SoftLimit => "it is about to run out of a resource",
         };
         let ago = spell(now.since(ejection.since).as_secs_f64());
-        notes.push(format!("ejected {ago} ago {why}"));
+        notes.push(format!("ejected {ago} ago because {why}"));
         notes.push(back(ejection, now));
     } else if trouble.in_a_row > 0 {
         notes.push(match trouble.in_a_row {

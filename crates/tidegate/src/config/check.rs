@@ -7,7 +7,7 @@ use std::time::Duration;
 use hickory_proto::rr::Name;
 use http::uri::{Authority, PathAndQuery};
 use tidegate_core::topology::{
-    BytesCheck, CheckConfig, CheckMethod, CheckRequest, DnsCheck, DnsRecords, FtpLogin,
+    BytesCheck, CHECKS_MAX, CheckConfig, CheckMethod, CheckRequest, DnsCheck, DnsRecords, FtpLogin,
     HealthConfig, HttpCheck, NfsVersion, SoaWanted,
 };
 use tidegate_node::check_program;
@@ -34,15 +34,21 @@ const LOGIN_BYTES_MAX: usize = 256;
 /// Words of a command, and bytes of all of them.
 const WORDS_MAX: usize = 64;
 const COMMAND_BYTES_MAX: usize = 8 << 10;
+/// Letters of a label.
+const LABEL_MAX: usize = 64;
 /// The password of a user without a file: `anonymous` may have any.
 const ANONYMOUS_PASSWORD: &str = "tidegate-check";
 
 table! {
     /// Asks each node whether it is well, beside what its requests show ([health.md](health.md)). A node that fails gets no
-    /// requests until it passes; if all fail, they are used all the same.
+    /// requests until it passes; if all fail, they are used all the same. A site has one check, `[site.check]`, or up to
+    /// eight, `[[site.check]]` each: a node is out while any of them fails.
     pub(crate) struct CheckFile {
         /// What is asked.
         kind: CheckKindName = CheckKindName::Http;
+        /// What the check is called where there are several: letters, digits, `.`, `-` and `_`. Not set: its kind, and its
+        /// place among those of that kind if it is not the first (`dns-2`).
+        label: Option<String> = None;
         /// http: path and query.
         path: String = "/".into();
         /// http: the host that is asked for. Not set: the site's first whole host, or the node's address.
@@ -86,6 +92,48 @@ table! {
         fall: u32 = 3, in 1..=ROW_MAX;
     }
     later { grpc: "health checks by gRPC", tls: "TLS towards nodes" }
+}
+
+/// The checks of a site: one table, or a list of them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct CheckFiles(pub(crate) Vec<At<CheckFile>>);
+
+impl Setting for CheckFiles {
+    fn kind() -> String {
+        "a table or a list of tables".into()
+    }
+
+    fn decode(raw: &Raw<'_>, problems: &mut Problems) -> Option<Self> {
+        match raw.get_ref() {
+            DeValue::Table(_) => At::decode(raw, problems).map(|it| Self(vec![it])),
+            DeValue::Array(items) if items.is_empty() || items.len() > CHECKS_MAX => {
+                let message = format!(
+                    "a list of {} checks; there can be 1 to {CHECKS_MAX}",
+                    items.len()
+                );
+                let label = match items.is_empty() {
+                    true => "leave it out",
+                    false => "too many",
+                };
+                problems.push(Problem::new(raw.span(), message, label));
+                None
+            }
+            DeValue::Array(_) => Vec::decode(raw, problems).map(Self),
+            DeValue::String(_)
+            | DeValue::Integer(_)
+            | DeValue::Float(_)
+            | DeValue::Boolean(_)
+            | DeValue::Datetime(_) => wrong_type(raw, &Self::kind(), problems),
+        }
+    }
+
+    fn encode(&self) -> Encoded {
+        match self.0.as_slice() {
+            [] => Encoded::Unset,
+            [one] => one.encode(),
+            _ => self.0.encode(),
+        }
+    }
 }
 
 names! {
@@ -185,12 +233,63 @@ pub(super) fn health(
     HealthConfig {
         slow_start: site.slow_start.value,
         warm_up,
-        check: (site.check.value.as_ref()).map(|file| check(file, site, folder, problems)),
+        checks: checks(site, folder, problems),
         soft_limits: soft_limits(&site.soft_limits),
     }
 }
 
-fn check(file: &CheckFile, site: &SiteFile, folder: &Path, problems: &mut Problems) -> CheckConfig {
+/// All of a site's checks. Each has a label of its own.
+fn checks(site: &SiteFile, folder: &Path, problems: &mut Problems) -> Vec<CheckConfig> {
+    let files = &site.check.value.0;
+    let labels = labels(files, problems);
+    let each = files.iter().zip(labels);
+    let each = each.map(|(file, label)| check(file, label, site, folder, problems));
+    each.collect()
+}
+
+/// What each check is called: as it says, or by its kind.
+fn labels(files: &[At<CheckFile>], problems: &mut Problems) -> Vec<String> {
+    let mut labels: Vec<String> = Vec::new();
+    for (place, file) in files.iter().enumerate() {
+        let of_kind = files[..place]
+            .iter()
+            .filter(|it| it.kind.value == file.kind.value);
+        let kind = file.kind.value.label();
+        let usual = match of_kind.count() {
+            0 => kind.to_owned(),
+            before => format!("{kind}-{}", before + 1),
+        };
+        let label = file.label.value.clone().unwrap_or(usual);
+        if !is_label(&label) {
+            let message = format!("bad label `{label}`");
+            let what = format!("1 to {LABEL_MAX} letters, digits, `.`, `-` and `_`");
+            problems.push(Problem::new(file.label.place(), message, what));
+        }
+        if let Some(first) = labels.iter().position(|it| *it == label) {
+            let place = |file: &At<CheckFile>| file.label.at.clone().unwrap_or(file.place());
+            let message = format!("two checks are called `{label}`");
+            let problem = Problem::new(place(file), message, "this one");
+            let problem = problem.context(place(&files[first]), "and this one");
+            problems.push(problem.help("give one of them another `label`"));
+        }
+        labels.push(label);
+    }
+    labels
+}
+
+/// Whether it can stand in events, metrics and commands as it is.
+fn is_label(label: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+    (1..=LABEL_MAX).contains(&label.len()) && label.bytes().all(fits)
+}
+
+fn check(
+    file: &CheckFile,
+    label: String,
+    site: &SiteFile,
+    folder: &Path,
+    problems: &mut Problems,
+) -> CheckConfig {
     keys_of_other_kinds(file, problems);
     let kind = file.kind.value;
     let request = match kind {
@@ -216,6 +315,7 @@ fn check(file: &CheckFile, site: &SiteFile, folder: &Path, problems: &mut Proble
     };
     let port = file.port.value.and_then(|port| u16::try_from(port).ok());
     CheckConfig {
+        label,
         request,
         port: port.or(usual_port(kind)),
         interval: file.interval.value,

@@ -14,7 +14,7 @@ use super::agent_reports::{
     AgentCheckFile, AgentHeartbeatFile, AgentMetricsFile, AgentOrcaFile, AgentSnmpFile,
 };
 use super::answers::{PriorityFile, RetryAfter, RetryBudgetFile, SessionFile};
-use super::check::CheckFile;
+use super::check::CheckFiles;
 use super::culprits::CulpritsFile;
 use super::discover::{DiscoverFile, DnsFile};
 use super::group::GroupFile;
@@ -152,8 +152,8 @@ table! {
         /// caches that fill, code that is compiled as it runs, pools. `0s`: it has it at once. A node whose load shows that it is
         /// warm is there up to four times sooner.
         slow_start: Duration = seconds(0), in seconds(0)..=SLOW_START_MAX;
-        /// How nodes are asked whether they are well; not set: not at all, and requests alone show it.
-        check: Option<CheckFile> = None;
+        /// How nodes are asked whether they are well, one way or several; not set: not at all, and requests alone show it.
+        check: CheckFiles = CheckFiles::default();
         /// From which used share of a resource on a node gets no requests.
         soft_limits: SoftLimitsFile = defaults();
         /// Its nodes report their load in the response header `endpoint-load-metrics`: read it

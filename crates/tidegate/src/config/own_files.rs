@@ -207,7 +207,7 @@ impl Names<'_> {
         });
         let bodies = file.site.iter();
         let bodies = bodies.map(|it| self.if_set(&it.admission.body, "a site's answer"));
-        let checks = file.site.iter().filter_map(|it| it.check.value.as_ref());
+        let checks = file.site.iter().flat_map(|it| &it.check.0);
         let passwords =
             checks.map(|it| self.if_set(&it.password_file, "the password file of a check"));
         let sources = file.discover.iter().flat_map(|it| self.source(it));

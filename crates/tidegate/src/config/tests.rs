@@ -73,7 +73,7 @@ fn a_site_looks_after_its_nodes_as_it_is_told() {
         statuses: vec![200..=399],
         body: None,
     };
-    let of = |keys: &str| with(keys).check.unwrap();
+    let of = |keys: &str| with(keys).checks.remove(0);
     let plain = of("hosts = [\"*.example\", \"shop.example\"]\n[site.check]");
     assert_eq!(plain.request, CheckRequest::Http(usual.clone()));
     assert_eq!((plain.rise, plain.fall), (2, 3));
@@ -105,7 +105,7 @@ fn services_that_are_no_web_servers_are_asked_in_their_own_way() {
         let printed = print::print(&config.file);
         assert_eq!(print::print(&parsed(&printed).file), printed);
         let spec = &config.front_end.unwrap().cluster.sites[0];
-        let check = spec.health.check.clone().unwrap();
+        let check = spec.health.checks[0].clone();
         (check.request, check.port)
     };
     let wanted = BytesCheck {
@@ -153,6 +153,24 @@ fn services_that_are_no_web_servers_are_asked_in_their_own_way() {
     let command = ["/bin/sh", "-c", "exit 0"].map(str::to_owned).into();
     let exec = of(r#"kind = "exec", command = ["/bin/sh", "-c", "exit 0"]"#);
     assert_eq!(exec, (CheckRequest::Exec(command), None));
+}
+
+#[test]
+fn a_site_has_one_check_or_several() {
+    let labels = |keys: &str| {
+        let config = parsed(&SMALL.replace("[[node]]", &format!("{keys}\n[[node]]")));
+        let printed = print::print(&config.file);
+        assert_eq!(print::print(&parsed(&printed).file), printed);
+        let checks = &config.front_end.unwrap().cluster.sites[0].health.checks;
+        let labels: Vec<_> = checks.iter().map(|it| it.label.clone()).collect();
+        labels.join(" ")
+    };
+    assert_eq!(labels("[site.check]"), "http");
+    assert_eq!(labels("check = { kind = \"tcp\", label = \"db\" }"), "db");
+    let several = "[[site.check]]\n[[site.check]]\nkind = \"tcp\"\n[[site.check]]\npath = \"/b\"";
+    assert_eq!(labels(several), "http tcp http-2");
+    let inline = "check = [{ kind = \"tcp\" }, { kind = \"tcp\", label = \"db\" }]";
+    assert_eq!(labels(inline), "tcp db");
 }
 
 #[test]

@@ -38,10 +38,8 @@ fn secrets(config: &Config) -> Vec<PathBuf> {
     let file = &config.file;
     let of_nodes = file.node.value.iter();
     let of_nodes = of_nodes.filter_map(|node| node.load.value.key_file.value.clone());
-    let of_checks = file.site.value.iter().filter_map(|site| {
-        let check = site.check.value.as_ref()?;
-        check.password_file.value.clone()
-    });
+    let checks = file.site.value.iter().flat_map(|site| &site.check.0);
+    let of_checks = checks.filter_map(|check| check.password_file.value.clone());
     let mut all: Vec<_> = [
         file.load.value.key_file.value.clone(),
         file.admin.value.token_file.value.clone(),

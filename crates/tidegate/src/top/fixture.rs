@@ -55,7 +55,7 @@ fn node(name: &str, load: Option<LoadStatus>) -> NodeStatus {
         moves_to: None,
         slow_start: None,
         soft_limit: None,
-        check: None,
+        checks: Vec::new(),
         weight: 1.0,
         rung: if is_known { "xdp_native" } else { "none" }.into(),
         load,

@@ -17,14 +17,15 @@ fn spec() -> ClusterSpec {
         ..AdmissionConfig::default()
     };
     spec.sites[0].health.slow_start = Duration::from_secs(60);
-    spec.sites[0].health.check = Some(CheckConfig {
+    spec.sites[0].health.checks = vec![CheckConfig {
+        label: "tcp".into(),
         request: CheckRequest::Tcp(BytesCheck::NOTHING),
         port: None,
         interval: Duration::from_secs(2),
         timeout: Duration::from_secs(1),
         rise: 2,
         fall: 3,
-    });
+    }];
     for (number, node) in (1..).zip(&mut spec.nodes) {
         node.address = ([10, 0, 0, number], 80).into();
     }
@@ -133,7 +134,7 @@ fn what_one_has_learned_another_knows_and_hands_on_the_same() {
         for node in (0..NODES).map(NodeId) {
             let (was, is) = (before.director.topology(), after.director.topology());
             assert_eq!(is.node(node).health, was.node(node).health);
-            assert_eq!(is.node(node).fails_check, was.node(node).fails_check);
+            assert_eq!(is.node(node).fails_check(), was.node(node).fails_check());
             assert_eq!(is.node(node).admin, was.node(node).admin);
         }
         out += recalled.ejected;
