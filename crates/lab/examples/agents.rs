@@ -51,6 +51,7 @@ fn share(interval: u64, place: Placed, busy: bool) -> Result<f64, ClusterError> 
         place,
         port: 9901,
         rungs: place.rungs(),
+        agent_check: None,
     };
     let node = NodePlan {
         agents: vec![agent],

@@ -151,6 +151,7 @@ fn agents_tell_the_nodes_cpu_time_and_run_queue_and_not_the_hosts() {
         place,
         port,
         rungs: Placed::rungs(place),
+        agent_check: None,
     };
     let mut nodes = three(0.2);
     for node in &mut nodes {

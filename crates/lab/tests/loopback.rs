@@ -23,6 +23,7 @@ fn two() -> Vec<NodePlan> {
         place,
         port,
         rungs: Placed::rungs(place),
+        agent_check: None,
     };
     let node = |name: &str| NodePlan {
         agents: vec![

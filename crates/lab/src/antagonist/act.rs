@@ -1,7 +1,8 @@
 //! Antagonists of one process: each spell takes what it is to take and gives it back.
 
-use std::fs::File;
 use std::hint::black_box;
+use std::io;
+use std::net::{SocketAddr, TcpStream};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tidegate_core::prng::Prng;
@@ -16,7 +17,10 @@ const DRAWS: u32 = 2000;
 const PAGE_BYTES: usize = 4096;
 
 /// Until the process is killed. Ping-pong is another one's business.
-pub(super) fn run(antagonist: &Antagonist) -> Result<(), AntagonistError> {
+pub(super) fn run(
+    antagonist: &Antagonist,
+    server: Option<SocketAddr>,
+) -> Result<(), AntagonistError> {
     let start = clock::now();
     if let Antagonist::Files { .. } = antagonist {
         let limit = getrlimit(Resource::Nofile);
@@ -31,13 +35,17 @@ pub(super) fn run(antagonist: &Antagonist) -> Result<(), AntagonistError> {
     for _ in 1..antagonist.runnable() {
         let antagonist = antagonist.clone();
         let thread = std::thread::Builder::new().name("antagonist".into());
-        let spawned = thread.spawn(move || follow(&antagonist, start));
+        let spawned = thread.spawn(move || follow(&antagonist, server, start));
         spawned.map_err(AntagonistError::io("start a thread"))?;
     }
-    follow(antagonist, start)
+    follow(antagonist, server, start)
 }
 
-fn follow(antagonist: &Antagonist, start: Timestamp) -> Result<(), AntagonistError> {
+fn follow(
+    antagonist: &Antagonist,
+    server: Option<SocketAddr>,
+    start: Timestamp,
+) -> Result<(), AntagonistError> {
     let mut until = start;
     for spell in antagonist.spells() {
         until = until + spell.length;
@@ -55,9 +63,10 @@ fn follow(antagonist: &Antagonist, start: Timestamp) -> Result<(), AntagonistErr
                 drop(held);
             }
             Antagonist::Files { files, .. } => {
-                let open = |_| File::open("/dev/null");
-                let held: Result<Vec<_>, _> = (0..files).map(open).collect();
-                let held = held.map_err(AntagonistError::io("open /dev/null once more"))?;
+                let server = server.ok_or_else(no_server)?;
+                let connect = |_| TcpStream::connect(server);
+                let held: Result<Vec<_>, _> = (0..files).map(connect).collect();
+                let held = held.map_err(AntagonistError::io("connect to the server once more"))?;
                 clock::sleep_until(until);
                 drop(held);
             }
@@ -75,6 +84,11 @@ fn burn(until: Timestamp) {
             black_box(prng.bits());
         }
     }
+}
+
+fn no_server() -> AntagonistError {
+    let none = io::Error::new(io::ErrorKind::InvalidInput, "it was not said where");
+    AntagonistError::io("find the server")(none)
 }
 
 /// Memory that the kernel has really given.

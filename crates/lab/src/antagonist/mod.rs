@@ -5,7 +5,7 @@
 //! | hogs | threads that always want CPU | |
 //! | ping-pong | pairs of processes that send each other messages without a pause, over TCP on the node's loopback interface | KLM-2005 §5.3: 16 processes, 4 KiB |
 //! | memory | takes memory and gives it back, again and again | SLBL-ARPN |
-//! | files | opens files and closes them, again and again | SLBL-ARPN |
+//! | files | clients that hold connections of the node's server, and so its file descriptors, and let them go, again and again | SLBL-ARPN |
 //! | alternators | hogs that all run for half of a period and sleep for the other | KLM-2005 §5.1: load for some time, sleep for some time |
 //! | bursty | hogs that come and go: on-times bounded Pareto, off-times exponential | `tidegate_sim::model` |
 //!
@@ -14,6 +14,8 @@
 
 mod act;
 mod ping_pong;
+
+use std::net::SocketAddr;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -26,6 +28,9 @@ pub struct AntagonistArgs {
     /// The antagonist as JSON, or the end of a ping-pong on standard input.
     #[arg(value_parser = parse)]
     role: Role,
+    /// The node's server.
+    #[arg(long, value_name = "ADDRESS")]
+    server: Option<SocketAddr>,
 }
 
 /// What the process is.
@@ -84,7 +89,7 @@ pub fn run(args: &AntagonistArgs) -> Result<(), AntagonistError> {
         Role::Antagonist(Antagonist::PingPong { processes, bytes }) => {
             ping_pong::start(*processes / 2, *bytes)
         }
-        Role::Antagonist(other) => act::run(other),
+        Role::Antagonist(other) => act::run(other, args.server),
         Role::End { bytes, begins } => ping_pong::end(*bytes, *begins),
     }
 }

@@ -1,5 +1,6 @@
 //! An antagonist that is at work, until its guard is dropped.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -39,12 +40,12 @@ impl Guard {
     pub(super) fn start(
         place: &Place,
         kind: &Antagonist,
-        node: &str,
+        (node, server): (&str, SocketAddr),
     ) -> Result<Self, ClusterError> {
         let program = lab()?;
         let argument = argument(kind).map_err(|error| ClusterError::Plan(error.to_string()))?;
         let mut command = place.command(&program);
-        command.args(["antagonist", &argument]);
+        command.args(["antagonist", &argument, "--server", &server.to_string()]);
         let mut process = Process::start(format!("an antagonist of {node}"), &mut command)?;
         await_program(&mut process, &program)?;
         Ok(Self {

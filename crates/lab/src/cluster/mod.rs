@@ -221,7 +221,7 @@ impl Cluster {
     pub fn antagonist(&self, node: usize, kind: &Antagonist) -> Result<Guard, ClusterError> {
         let at = self.node(node)?;
         match &self.machines {
-            Machines::Real(_) => Guard::start(&at.place, kind, &at.name),
+            Machines::Real(_) => Guard::start(&at.place, kind, (&at.name, at.address)),
             Machines::Emulated(emulated) => Ok(emulated.antagonist(node, kind).into()),
         }
     }

@@ -110,6 +110,9 @@ pub struct NodePlan {
     pub workers: u32,
     /// Bytes that it may use, where the machine can limit it.
     pub memory: u64,
+    /// File descriptors that its server may have open, if it is the test server; none: as many as the system allows. Its
+    /// agents then watch them.
+    pub files: Option<u64>,
     /// Which files are cheap.
     pub cache: CachePlan,
     /// For what is drawn at random on this node.
@@ -126,6 +129,7 @@ impl NodePlan {
             agents: Vec::new(),
             workers: 16,
             memory: NODE_MEMORY,
+            files: None,
             cache: CachePlan::default(),
             seed: 1,
         }
@@ -190,6 +194,8 @@ pub struct AgentPlan {
     pub port: u16,
     /// The rungs that it may try, by their labels.
     pub rungs: &'static [&'static str],
+    /// Where it answers HAProxy's agent check, if it does.
+    pub agent_check: Option<u16>,
 }
 
 /// Where an agent runs.

@@ -1,5 +1,6 @@
 //! Namespaces mode: nodes with a network, a control group, a server and agents of their own.
 
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -58,6 +59,8 @@ struct Machine {
     address: SocketAddr,
     /// Where its server keeps files; all users may read them.
     files: PathBuf,
+    /// Where its server's process is named, for its agents: in the cluster's folder, which goes with it.
+    pid_file: PathBuf,
     server: Option<Process>,
     agents: Vec<Option<Process>>,
     /// In the node's namespace and group.
@@ -119,6 +122,7 @@ impl Maker<'_> {
             plan: node.clone(),
             address: (address, node.server.port()).into(),
             files: self.folder.with_file_name(files),
+            pid_file: self.folder.join(format!("{}.pid", node.name)),
             server: None,
             agents: node.agents.iter().map(|_| None).collect(),
             inside,
@@ -197,7 +201,7 @@ impl Machines {
         self.front.inside(|| {
             settings.iter().try_for_each(|(name, value)| {
                 let path = format!("/proc/sys/net/ipv4/{name}");
-                std::fs::write(&path, value).map_err(ClusterError::file("write", path))
+                fs::write(&path, value).map_err(ClusterError::file("write", path))
             })
         })?
     }
@@ -366,12 +370,18 @@ impl Machine {
         if !plan.server.is_web() {
             place.limit(Some(plan.share))?;
         }
+        if plan.files.is_some() {
+            let path = &self.pid_file;
+            let pid = format!("{}\n", process.id());
+            fs::write(path, pid).map_err(ClusterError::file("write", path))?;
+        }
         self.server = Some(process);
         Ok(())
     }
 
     fn start_agents(&mut self, front: &Place, folder: &Path) -> Result<(), ClusterError> {
         let key = KeyAt::of(&self.plan.name, folder);
+        let watched = self.pid_file.clone();
         let regions: Vec<_> = self
             .plan
             .agents
@@ -383,7 +393,7 @@ impl Machine {
             if running.is_some() {
                 continue;
             }
-            let address = (self.address.ip(), plan.port).into();
+            let address = SocketAddr::new(self.address.ip(), plan.port);
             let on_nodes_cpu;
             let place = match (plan.place, &self.beside) {
                 (Placed::Inside, _) | (_, None) => &self.inside,
@@ -419,6 +429,13 @@ impl Machine {
                     .iter()
                     .flat_map(|scope| ["--scope", scope]),
             );
+            if self.plan.files.is_some() {
+                command.arg("--watch").arg(&watched);
+            }
+            if let Some(port) = plan.agent_check {
+                let at = SocketAddr::new(address.ip(), port);
+                command.arg("--agent-check").arg(at.to_string());
+            }
             if plan.place == Placed::Inside {
                 command.arg("--no-realtime");
             }
@@ -466,7 +483,7 @@ pub(super) fn folder(stem: &Stem) -> Result<PathBuf, ClusterError> {
         .first()
         .ok_or_else(|| ClusterError::Missing("there is no folder for temporary files".into()))?;
     let path = parent.join(stem.name("files"));
-    let mut builder = std::fs::DirBuilder::new();
+    let mut builder = fs::DirBuilder::new();
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder
         .create(&path)

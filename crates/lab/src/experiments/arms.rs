@@ -42,6 +42,8 @@ pub const FRESH: Duration = Duration::from_millis(1);
 const ULM_PORT: u16 = 9901;
 const BESIDE_PORT: u16 = 9911;
 const KLM_PORT: u16 = 9921;
+/// Where agents of ours answer HAProxy's agent check.
+pub const OWN_AGENT_CHECK_PORT: u16 = 9922;
 const TC_PORT: u16 = 9932;
 const RECORD_PORT: u16 = 9933;
 
@@ -54,6 +56,7 @@ pub const fn ulm_agent(interval: Duration) -> AgentPlan {
         place: Placed::Inside,
         port: ULM_PORT,
         rungs: Placed::Inside.rungs(),
+        agent_check: None,
     }
 }
 
@@ -66,6 +69,16 @@ pub const fn beside_agent() -> AgentPlan {
         place: Placed::Beside,
         port: BESIDE_PORT,
         rungs: Placed::Beside.rungs(),
+        agent_check: None,
+    }
+}
+
+/// The same, which answers HAProxy's agent check as well.
+#[must_use]
+pub const fn checked_agent() -> AgentPlan {
+    AgentPlan {
+        agent_check: Some(OWN_AGENT_CHECK_PORT),
+        ..beside_agent()
     }
 }
 
@@ -78,6 +91,7 @@ pub const fn klm_agent() -> AgentPlan {
         place: Placed::Kernel,
         port: KLM_PORT,
         rungs: Placed::Kernel.rungs(),
+        agent_check: None,
     }
 }
 

@@ -31,6 +31,7 @@ mod reserve;
 mod runner;
 mod shared_sites;
 mod single_site;
+mod slbl;
 mod tail;
 #[cfg(test)]
 mod tests;
@@ -71,6 +72,10 @@ pub const ALL: &[&Experiment] = &[
     &changes::move_latency::EXPERIMENT,
     &changes::move_safety::EXPERIMENT,
     &changes::move_faults::EXPERIMENT,
+    &slbl::poll_interval::EXPERIMENT,
+    &slbl::normal::EXPERIMENT,
+    &slbl::overload::EXPERIMENT,
+    &slbl::reaction::EXPERIMENT,
     &admission::response::EXPERIMENT,
     &admission::instant::EXPERIMENT,
     &admission::qos::EXPERIMENT,

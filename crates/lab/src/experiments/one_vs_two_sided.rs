@@ -87,6 +87,7 @@ const fn agent(
         place,
         port,
         rungs,
+        agent_check: None,
     }
 }
 

@@ -9,10 +9,12 @@ use super::{ALL, Scale, find};
 /// What a whole run may take; some need more requests or more arms than the others.
 const FULL_MAX: Duration = Duration::from_secs(600);
 const LONG_MAX: Duration = Duration::from_secs(900);
-const LONG: [&str; 6] = [
+const LONG: [&str; 8] = [
     "burst-length",
     "move-faults",
     "poll-interval",
+    "slbl-overload",
+    "slbl-poll-interval",
     "tail",
     "admission-goodput",
     "culprits-suite",
@@ -43,6 +45,10 @@ fn every_experiment_of_the_papers_and_of_the_design_is_there() {
         "move-latency",
         "move-safety",
         "move-faults",
+        "slbl-poll-interval",
+        "slbl-normal",
+        "slbl-overload",
+        "slbl-reaction",
         "admission",
         "admission-instant",
         "qos",

@@ -21,6 +21,11 @@ pub enum HaproxyBalance {
     RandomTwo,
     /// In turn, by weights that an agent on each server gives: `agent-check`.
     AgentCheck,
+    /// The same, by what `tidegate agent` says at this port, asked twice a second.
+    OwnAgent {
+        /// Of each server.
+        port: u16,
+    },
     /// Fewest connections, few at a server (`maxconn`), and a queue with a time-out before them, by
     /// class (`set-priority-class`): its manual's way to protect servers.
     Limited {
@@ -39,7 +44,7 @@ const FOUND_MAX: usize = 16;
 impl HaproxyBalance {
     fn keyword(self) -> &'static str {
         match self {
-            Self::RoundRobin | Self::AgentCheck => "roundrobin",
+            Self::RoundRobin | Self::AgentCheck | Self::OwnAgent { .. } => "roundrobin",
             Self::LeastConn | Self::Limited { .. } => "leastconn",
             Self::RandomTwo => "random(2)",
         }
@@ -53,6 +58,7 @@ impl HaproxyBalance {
             Self::LeastConn => "haproxy leastconn",
             Self::RandomTwo => "haproxy random(2)",
             Self::AgentCheck => "haproxy agent-check",
+            Self::OwnAgent { .. } => "haproxy tidegate-agent",
             Self::Limited { .. } => "haproxy maxconn",
         }
     }
@@ -150,6 +156,9 @@ fn more(server: &Server, balance: HaproxyBalance, front_ends: u32) -> String {
             at.ip(),
             at.port()
         ),
+        (HaproxyBalance::OwnAgent { port }, _) => {
+            format!(" weight 100 agent-check agent-port {port} agent-inter 500ms")
+        }
         (HaproxyBalance::Limited { .. }, _) => {
             format!(" maxconn {}", MAXCONN.div_ceil(front_ends.max(1)))
         }
@@ -225,5 +234,8 @@ backend blog
         assert!(text.contains(line), "{text}");
         assert!(text.contains("    balance roundrobin\n"));
         assert!(!text.contains("use_backend"));
+        let text = config(&sample::single(), HaproxyBalance::OwnAgent { port: 9922 });
+        let line = "    server shop-n1 10.77.0.11:8000 check weight 100 agent-check agent-port 9922 agent-inter 500ms\n";
+        assert!(text.contains(line), "{text}");
     }
 }

@@ -114,6 +114,15 @@ pub enum Load {
         /// The file that it publishes in.
         path: PathBuf,
     },
+    /// From a stock `snmpd`.
+    Snmp {
+        /// Where that answers.
+        address: SocketAddr,
+        /// The file with the community.
+        community: PathBuf,
+        /// Between two reads.
+        period: Duration,
+    },
 }
 
 /// Time that every front-end gives an idle client connection: longer than any run.

@@ -17,6 +17,7 @@ mod nginx;
 mod ports;
 mod programs;
 mod ready;
+mod snmp;
 mod start;
 mod throttle;
 mod tidegate;
@@ -40,7 +41,7 @@ pub use nginx::NginxBalance;
 pub use ready::answers;
 pub use start::{helpers, server, start, start_many, start_one_of, start_to_change, start_under};
 pub use throttle::report;
-pub use tidegate::{Moving, Throttled, TidegateArm};
+pub use tidegate::{ACCESS_LOG, Moving, Throttled, TidegateArm};
 
 /// What is read of an answer of Tidegate's interface.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;

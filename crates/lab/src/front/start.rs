@@ -11,7 +11,7 @@ use crate::cluster::{AgentAt, Cluster, LoadAt, Node, Place, Process, lab};
 use super::layout::{Layout, Load, Server, Site};
 use super::{
     FrontEnd, FrontError, FrontKind, HaproxyBalance, SiteTargets, TidegateArm, apache, change,
-    envoy, haproxy, nginx, ports, programs, ready, throttle, tidegate, two_sided,
+    envoy, haproxy, nginx, ports, programs, ready, snmp, throttle, tidegate, two_sided,
 };
 
 /// Front-ends that this process has started: each has a folder of its own.
@@ -276,6 +276,7 @@ pub fn helpers(kind: &FrontKind, cluster: &Cluster) -> Result<Vec<Process>, Fron
             asks: Some(interval),
             ..
         }) => two_sided::start(cluster, *interval),
+        FrontKind::Tidegate(TidegateArm { snmp: Some(_), .. }) => snmp::start(cluster),
         FrontKind::Tidegate(_)
         | FrontKind::Haproxy(_)
         | FrontKind::Nginx(_)
@@ -374,12 +375,13 @@ pub fn server(
 ) -> Result<Server, FrontError> {
     let node = &cluster.nodes()[node];
     let load = match kind {
-        FrontKind::Tidegate(arm) => match (arm.asks, arm.agent) {
-            (Some(_), _) => Load::Shm {
+        FrontKind::Tidegate(arm) => match (arm.asks, arm.snmp, arm.agent) {
+            (Some(_), _, _) => Load::Shm {
                 path: two_sided::region(cluster.folder(), node),
             },
-            (None, None) => Load::None,
-            (None, Some(agent)) => load(&agent_of(node, agent, &arm.name)?.load),
+            (None, Some(period), _) => snmp::load(cluster, node, period),
+            (None, None, None) => Load::None,
+            (None, None, Some(agent)) => load(&agent_of(node, agent, &arm.name)?.load),
         },
         FrontKind::Haproxy(_) | FrontKind::Nginx(_) | FrontKind::Apache | FrontKind::Envoy(_) => {
             Load::None

@@ -18,6 +18,8 @@ pub struct TidegateArm {
     pub agent: Option<&'static str>,
     /// Instead: daemons on the nodes that are asked over TCP this often.
     pub asks: Option<Duration>,
+    /// Instead: an `snmpd` on each node, with our agent behind it, read this often.
+    pub snmp: Option<Duration>,
     /// Time between two reads of a node.
     pub poll: Duration,
     /// What is let in, as TOML; none: as it comes.
@@ -30,6 +32,8 @@ pub struct TidegateArm {
     pub automatic: bool,
     /// How nodes move between sites; none: they do not.
     pub moving: Option<Box<Moving>>,
+    /// Whether it writes [`ACCESS_LOG`] into its folder.
+    pub logs: bool,
 }
 
 /// How nodes move between the sites of a front-end, whose answers then name the node.
@@ -60,12 +64,14 @@ impl TidegateArm {
             parameters: Vec::new(),
             agent: None,
             asks: None,
+            snmp: None,
             poll: POLL,
             admission: None,
             resources: None,
             throttles: Vec::new(),
             automatic: false,
             moving: None,
+            logs: false,
         }
     }
 
@@ -86,6 +92,16 @@ impl TidegateArm {
         Self {
             name: name.into(),
             asks: Some(interval),
+            ..Self::blind(policy)
+        }
+    }
+
+    /// A policy that reads a stock `snmpd` of each node, with our agent behind it, at an interval.
+    #[must_use]
+    pub fn by_snmp(name: &str, policy: &str, interval: Duration) -> Self {
+        Self {
+            name: name.into(),
+            snmp: Some(interval),
             ..Self::blind(policy)
         }
     }
@@ -119,6 +135,13 @@ impl TidegateArm {
         self
     }
 
+    /// The same with an access log.
+    #[must_use]
+    pub fn logging(mut self) -> Self {
+        self.logs = true;
+        self
+    }
+
     /// The same with a knob: key and value as TOML.
     #[must_use]
     pub fn with(mut self, key: &str, value: &str) -> Self {
@@ -127,6 +150,8 @@ impl TidegateArm {
     }
 }
 
+/// The name of its access log, if it writes one: JSON.
+pub const ACCESS_LOG: &str = "access.log";
 /// Between two looks at a node's record, by default.
 const POLL: Duration = Duration::from_millis(1);
 /// Shortest time that a read is given.
@@ -159,6 +184,13 @@ timeout = \"{}\"
     );
     if arm.automatic {
         push(&mut text, format_args!("\n[culprits]\nautomatic = true"));
+    }
+    if arm.logs {
+        let file = layout.folder.join(ACCESS_LOG);
+        push(
+            &mut text,
+            format_args!("\n[log]\naccess = \"json\"\nfile = \"{}\"", file.display()),
+        );
     }
     if let Some(moving) = &arm.moving {
         let keys = &moving.keys;
@@ -256,6 +288,15 @@ fn load(load: &Load) -> String {
             key.node
         ),
         Load::Shm { path } => format!("{{ transport = \"shm\", path = \"{}\" }}", path.display()),
+        Load::Snmp {
+            address,
+            community,
+            period,
+        } => format!(
+            "{{ transport = \"snmp\", address = \"{address}\", community_file = \"{}\", period = \"{}\" }}",
+            community.display(),
+            micros(*period)
+        ),
     }
 }
 

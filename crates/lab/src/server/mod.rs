@@ -40,6 +40,9 @@ pub struct ServeArgs {
     /// Requests that may wait; beyond, 503.
     #[arg(long, value_name = "N", default_value_t = 4096)]
     pub queue: usize,
+    /// File descriptors that it may have open; as many as the system allows by default.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(32..))]
+    pub files: Option<u64>,
     /// Files that the cache holds.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub cache_files: u32,

@@ -24,7 +24,7 @@ struct Server {
 
 /// Serves until the process is killed.
 pub(super) fn run(args: &ServeArgs) -> Result<(), ServeError> {
-    raise_file_limit()?;
+    limit_files(args.files)?;
     let server = Arc::new(Server {
         workers: Workers::new(args.workers, args.queue),
         files: Mutex::new(Files::new(args.cache())),
@@ -48,14 +48,14 @@ pub(super) fn run(args: &ServeArgs) -> Result<(), ServeError> {
     })
 }
 
-/// As many files as are allowed at all.
-fn raise_file_limit() -> io::Result<()> {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        maximum: limit.maximum,
+/// So many files, or as many as are allowed at all.
+fn limit_files(most: Option<u64>) -> io::Result<()> {
+    let most = most.or(getrlimit(Resource::Nofile).maximum);
+    let limit = Rlimit {
+        current: most,
+        maximum: most,
     };
-    setrlimit(Resource::Nofile, raised).map_err(io::Error::from)
+    setrlimit(Resource::Nofile, limit).map_err(io::Error::from)
 }
 
 impl Server {

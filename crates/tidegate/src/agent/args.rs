@@ -11,7 +11,7 @@ use tidegate_core::units::parse_duration;
 use tidegate_node::{LISTEN_DEFAULT, RUNGS, Scope};
 use tidegate_remote::udp::Network;
 
-use crate::config::{parse_rung, parse_scope};
+use crate::config::{AgentxMaster, parse_rung, parse_scope};
 
 /// `tidegate agent`, or one of its commands.
 #[derive(Debug, Args)]
@@ -90,6 +90,9 @@ pub(crate) struct AgentArgs {
     /// Stream the load as ORCA reports here, to Envoy and clients of gRPC, over HTTP/2.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) orca: Option<SocketAddr>,
+    /// Serve the load record to the host's `snmpd`, which listens for subagents here: a Unix socket, or `tcp:ADDRESS`.
+    #[arg(long, value_name = "MASTER")]
+    pub(crate) agentx: Option<AgentxMaster>,
     /// The other end of a virtual cable (veth) has an XDP program, so native answers arrive.
     #[arg(long)]
     pub(crate) veth_native: bool,

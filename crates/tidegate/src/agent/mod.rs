@@ -379,6 +379,7 @@ fn config(args: AgentArgs) -> Result<Settings, Failure> {
         agent_check,
         metrics,
         orca,
+        agentx,
         ..
     } = args;
     config.listen = listen.unwrap_or(config.listen);
@@ -397,6 +398,7 @@ fn config(args: AgentArgs) -> Result<Settings, Failure> {
         config.allow = allow;
     }
     listen_at(&mut reports, agent_check, metrics, orca);
+    reports.agentx = agentx.or(reports.agentx);
     Ok(Settings {
         agent: config,
         reports,

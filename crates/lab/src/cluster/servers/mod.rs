@@ -75,6 +75,8 @@ fn test(plan: &NodePlan, address: SocketAddr, place: &Place) -> Result<Command, 
         .arg("--listen")
         .arg(address.to_string());
     command.arg("--workers").arg(plan.workers.to_string());
+    let files = plan.files.map(|files| files.to_string());
+    command.args(files.iter().flat_map(|files| ["--files", files]));
     command
         .arg("--cache-files")
         .arg(plan.cache.files.to_string());
