@@ -316,8 +316,8 @@ policies! {
         "hot-cold lexicographic over a pool of probes: least latency among nodes without many requests";
     PrequalRif = "prequal_rif", prequal_rif::PrequalRif::new, [InFlight Load],
         "fewest requests in flight at the node, over a pool of probes";
-    Slbl = "slbl", slbl::Slbl::new, [Load Utilization],
-        "random by what is free of CPU, memory and file descriptors, weighted";
+    Slbl = "slbl", slbl::Slbl::new, [Weight Load Utilization],
+        "random by what is free of CPU, memory and file descriptors, weighted, times the node's weight";
     KLeastLoaded = "k_least_loaded", k_least_loaded::KLeastLoaded::new, [Load Utilization],
         "any of the k nodes with the least CPU load (index ulm, pklm or klm)";
 }

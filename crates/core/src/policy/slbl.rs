@@ -3,12 +3,13 @@
 //! ```text
 //! load     = (w1 * cpu + w2 * memory + w3 * files) / (w1 + w2 + w3)     used shares, 0 to 1
 //! headroom = max(1 - load, 0.01)
-//! chance   = headroom / sum of headrooms
+//! chance   = capacity * headroom / sum of all of these                    capacity: the node's configured weight
 //! ```
 //!
-//! Inputs: each node's load record; the weights of `parameters.weights`. What a record lacks
-//! is left out of its mean. A node without a fresh record has the mean headroom, so it gets
-//! its fair share; with no record anywhere every node has the same chance.
+//! Inputs: each node's load record and its configured weight, which is what it can bear beside the others (CPU speed, memory,
+//! descriptors: the paper's server configuration, as the administrator's first estimate); the weights of
+//! `parameters.weights`. What a record lacks is left out of its mean. A node without a fresh record has the mean headroom, so it
+//! gets its fair share; with no record anywhere the weights alone decide.
 //!
 //! Why chances and not the least load: the paper's records are up to seconds old, and every
 //! request until the next one would go to the same node. Chances keep the paper's rule
@@ -18,7 +19,7 @@
 //! Failure case: it answers to shares used and not to queues, so an overloaded node
 //! (CPU at 1) differs from a busy one by little; memory that is used as a cache counts as
 //! load. A pick looks at all nodes.
-//! Source: SLBL-ARPN §5 (weights, table 1).
+//! Source: SLBL-ARPN §5 (weights, table 1; the server configuration that is given).
 
 use super::{Choice, Parameters, Policy, Term, View};
 use crate::ids::NodeId;
@@ -83,7 +84,8 @@ impl Policy for Slbl {
         headrooms.clear();
         let nodes = view.candidates.iter();
         headrooms.extend(nodes.map(|node| self.headroom(view, *node)));
-        let chosen = draw(&mut headrooms, prng);
+        let capacity = |position: usize| view.weight(view.candidates[position]);
+        let chosen = draw(&mut headrooms, capacity, prng);
         let score = 1.0 - headrooms[chosen];
         self.headrooms = headrooms;
         Choice {
@@ -106,8 +108,9 @@ impl Policy for Slbl {
             term(
                 "headroom",
                 self.headroom(view, node),
-                "chance relative to others",
+                "chance relative to others, times the weight",
             ),
+            term("weight", view.weight(node), "configured capacity"),
             term("load", self.load(&load), "weighted mean of the shares"),
             term("cpu", load.utilization, "used share of the CPU"),
             term("memory", load.memory, "used share of the memory"),
@@ -116,27 +119,33 @@ impl Policy for Slbl {
     }
 }
 
-/// A position, with chances as the headrooms; unknown ones become the mean of the known.
-fn draw(headrooms: &mut [f32], prng: &mut Prng) -> usize {
-    let known = headrooms.iter().filter(|headroom| !headroom.is_nan());
-    let (sum, count) = known.fold((0.0, 0.0), |(sum, count), headroom| {
-        (sum + headroom, count + 1.0)
+/// A position, with chances as the capacities times the headrooms; unknown headrooms become the mean of the known, by capacity.
+fn draw(headrooms: &mut [f32], capacity: impl Fn(usize) -> f32, prng: &mut Prng) -> usize {
+    let all: f32 = (0..headrooms.len()).map(&capacity).sum();
+    let known = headrooms.iter().enumerate();
+    let known = known.filter(|(_, headroom)| !headroom.is_nan());
+    let (sum, of_known) = known.fold((0.0, 0.0), |(sum, of_known), (position, headroom)| {
+        let capacity = capacity(position);
+        (sum + capacity * headroom, of_known + capacity)
     });
-    if sum <= 0.0 {
+    let mean = if sum > 0.0 { sum / of_known } else { f32::NAN };
+    if mean.is_nan() && (1..headrooms.len()).all(|it| capacity(it) == capacity(0)) {
         return prng.below(headrooms.len());
     }
-    let mean = sum / count;
-    let mut left = (prng.unit() as f32) * mean * headrooms.len() as f32;
+    // Without a mean the capacities alone decide.
+    let usual = if mean.is_nan() { 1.0 } else { mean };
+    let mut left = (prng.unit() as f32) * usual * all;
     let mut chosen = 0;
     for (position, headroom) in headrooms.iter_mut().enumerate() {
         if headroom.is_nan() {
             *headroom = mean;
         }
+        let free = if mean.is_nan() { 1.0 } else { *headroom };
         // Rounding may leave a crumb at the end; it falls to the last node with a chance.
-        if *headroom > 0.0 {
+        if free > 0.0 {
             chosen = position;
         }
-        left -= *headroom;
+        left -= capacity(position) * free;
         if left < 0.0 {
             break;
         }
@@ -200,7 +209,7 @@ mod tests {
         let mut counts = [0u32; 4];
         for _ in 0..10_000 {
             let mut headrooms = [0.6, 0.2, f32::NAN, 0.0];
-            counts[draw(&mut headrooms, &mut prng)] += 1;
+            counts[draw(&mut headrooms, |_| 1.0, &mut prng)] += 1;
         }
         // Mean of the known 0.8 / 3, so of 1.0667 in all: 0.5625, 0.1875, 0.25, 0.
         for (count, wanted) in counts.iter().zip([5625, 1875, 2500, 0]) {
@@ -210,12 +219,36 @@ mod tests {
     }
 
     #[test]
+    fn a_node_of_more_capacity_has_as_much_more_of_the_chances() {
+        let capacities = [1.0, 4.0, 2.0];
+        let shares = |headrooms: [f32; 3]| {
+            let (mut prng, mut counts) = (Prng::new(1), [0u32; 3]);
+            for _ in 0..10_000 {
+                let mut headrooms = headrooms;
+                counts[draw(&mut headrooms, |it| capacities[it], &mut prng)] += 1;
+            }
+            counts
+        };
+        // 0.8, 0.8 and, with the mean of 1.6 / 5, 0.64 of 2.24 in all.
+        for (headrooms, wanted) in [
+            ([0.8, 0.2, f32::NAN], [3571, 3571, 2857]),
+            ([0.5, 0.5, 0.5], [1429, 5714, 2857]),
+            ([f32::NAN; 3], [1429, 5714, 2857]),
+            ([0.0; 3], [1429, 5714, 2857]),
+        ] {
+            for (count, wanted) in shares(headrooms).iter().zip(wanted) {
+                assert!(count.abs_diff(wanted) < 200, "{headrooms:?}");
+            }
+        }
+    }
+
+    #[test]
     fn nothing_known_or_nothing_free_is_an_even_draw() {
         let mut prng = Prng::new(1);
         for value in [f32::NAN, 0.0] {
             let mut counts = [0u32; 4];
             for _ in 0..4000 {
-                counts[draw(&mut [value; 4], &mut prng)] += 1;
+                counts[draw(&mut [value; 4], |_| 1.0, &mut prng)] += 1;
             }
             assert!(counts.iter().all(|count| count.abs_diff(1000) < 150));
         }
