@@ -11,13 +11,13 @@ mod support;
 use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use serde_json::Value;
-use support::haproxy::Haproxy;
+use support::haproxy::{self, Haproxy};
 use support::published::PublishedLoad;
-use support::{Process, eventually, folder, free_address, is_installed, tidegate};
+use support::{Process, ask, eventually, folder, free_address, is_installed, tidegate};
 use tidegate_remote::RegionMemory;
 
 /// What is set instead of 256 at least: what is within a sixteenth of it stays.
@@ -26,6 +26,7 @@ const MOST: u32 = 240;
 /// Two nodes, and the configuration that names them.
 struct Scene {
     folder: PathBuf,
+    admin: SocketAddr,
     addresses: [SocketAddr; 2],
     loads: [PublishedLoad; 2],
 }
@@ -41,10 +42,10 @@ impl Scene {
         };
         let loads = [start(&paths[0]), start(&paths[1])];
         let addresses = [free_address(), free_address()];
+        let admin = free_address();
         let mut text = format!(
-            "[load]\nrealtime = false\n[admin]\naddress = \"{}\"\n[[listener]]\naddress = \"{}\"\n\
+            "[load]\nrealtime = false\n[admin]\naddress = \"{admin}\"\n[[listener]]\naddress = \"{}\"\n\
              [[site]]\nname = \"shop\"\nhosts = [\"*\"]\n",
-            free_address(),
             free_address()
         );
         for (index, (path, address)) in paths.iter().zip(addresses).enumerate() {
@@ -57,6 +58,7 @@ impl Scene {
         std::fs::write(folder.join("tidegate.toml"), text).unwrap();
         Self {
             folder,
+            admin,
             addresses,
             loads,
         }
@@ -86,10 +88,35 @@ impl Scene {
     }
 
     fn steer(&self, haproxy: &Haproxy, more: &[&str]) -> Process {
+        self.steer_at(&haproxy.socket, more)
+    }
+
+    fn steer_at(&self, socket: &Path, more: &[&str]) -> Process {
         let out = File::create(self.folder.join("steer.out")).unwrap();
         let log = File::create(self.folder.join("steer.log")).unwrap();
-        let mut command = self.command(haproxy);
+        let mut command = self.command_at(socket);
         Process::start(command.args(more).stdout(out).stderr(log))
+    }
+
+    /// A front-end with the same file.
+    fn front_end(&self) -> Process {
+        let log = File::create(self.folder.join("front-end.log")).unwrap();
+        let mut command = tidegate();
+        command.arg("run").arg("-c");
+        command.arg(self.folder.join("tidegate.toml"));
+        let process = Process::start(command.stdout(Stdio::null()).stderr(log));
+        eventually("the front-end is ready", || {
+            (ask(self.admin, "/readyz")?.status == 200).then_some(())
+        });
+        process
+    }
+
+    /// Has it drain a node, or take it in again.
+    fn order(&self, what: &str, node: &str) {
+        let admin = self.admin.to_string();
+        let ordered = tidegate().args([what, node, "--admin", &admin]).output();
+        let ordered = ordered.unwrap();
+        assert!(ordered.status.success(), "{ordered:?}");
     }
 
     fn log(&self) -> String {
@@ -192,6 +219,78 @@ fn a_restarted_haproxy_is_steered_again() {
 }
 
 #[test]
+fn servers_whose_nodes_a_front_end_has_out_are_drained_but_for_the_last() {
+    if !is_installed("haproxy") {
+        return;
+    }
+    let scene = Scene::new("drain");
+    let mut haproxy = scene.haproxy([100, 100]);
+    let front_end = scene.front_end();
+    let steer = scene.steer(&haproxy, &["--drain"]);
+    let drained =
+        |haproxy: &Haproxy| ["s1", "s2"].map(|server| haproxy.stat(server, "status") == "DRAIN");
+    let become_so = |haproxy: &Haproxy, wanted: [bool; 2]| {
+        eventually(&format!("drained: {wanted:?}"), || {
+            (drained(haproxy) == wanted).then_some(())
+        });
+    };
+    scene.order("drain", "n1");
+    become_so(&haproxy, [true, false]);
+    haproxy.restart();
+    become_so(&haproxy, [true, false]);
+    scene.order("drain", "n2");
+    scene.await_event("not_drained");
+    assert_eq!(drained(&haproxy), [true, false]);
+    scene.order("ready", "n1");
+    become_so(&haproxy, [false, true]);
+    haproxy.say("set server b/s2 state ready");
+    scene.await_event("left_alone");
+    scene.order("ready", "n2");
+    scene.order("drain", "n1");
+    become_so(&haproxy, [true, false]);
+    // What is gone has said its last word, which holds for a while.
+    drop(front_end);
+    scene.await_event("no_front_end");
+    assert_eq!(drained(&haproxy), [true, false]);
+    let (code, report) = scene.ended(steer);
+    assert_eq!(code, Some(0), "{report}");
+    assert_eq!(drained(&haproxy), [false, false]);
+    assert_eq!((haproxy.weight("s1"), haproxy.weight("s2")), (100, 100));
+}
+
+#[test]
+fn a_haproxy_that_comes_later_is_waited_for() {
+    if !is_installed("haproxy") {
+        return;
+    }
+    let scene = Scene::new("later");
+    scene.loads[1].set(3);
+    let socket = haproxy::socket(&scene.folder);
+    let steer = scene.steer_at(&socket, &[]);
+    scene.await_event("no_answer");
+    let haproxy = scene.haproxy([100, 100]);
+    eventually("weights are set", || {
+        (haproxy.weight("s2") < 10).then_some(())
+    });
+    let said = scene.log();
+    assert_eq!(said.matches("no_answer").count(), 1, "{said}");
+    scene.ended(steer);
+    assert_eq!((haproxy.weight("s1"), haproxy.weight("s2")), (100, 100));
+    drop(haproxy);
+    // One that never comes is waited for until the end is asked for.
+    let steer = scene.steer_at(Path::new("/no/such.sock"), &[]);
+    scene.await_event("no_answer");
+    let said = scene.log();
+    assert!(said.contains("/no/such.sock"), "{said}");
+    let (code, report) = scene.ended(steer);
+    assert_eq!(
+        (code, &report["turns"]),
+        (Some(0), &Value::from(0)),
+        "{report}"
+    );
+}
+
+#[test]
 fn a_dry_run_sets_nothing() {
     if !is_installed("haproxy") {
         return;
@@ -227,6 +326,4 @@ fn what_is_wrong_from_the_start_is_said() {
     assert!(said.contains(&format!("HAProxy has: {other}")), "{said}");
     let said = failed(scene.command(&haproxy).args(["--backend", "none"]));
     assert!(said.contains("none"), "{said}");
-    let said = failed(&mut scene.command_at(Path::new("/no/such.sock")));
-    assert!(said.contains("/no/such.sock"), "{said}");
 }

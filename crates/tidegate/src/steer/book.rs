@@ -133,7 +133,7 @@ impl Book {
 
     /// Whether a server's weight is for us to set, and what is to be said of that.
     fn is_steered(&mut self, server: &ServerState, plan: &mut Plan) -> bool {
-        let key = (server.backend.clone(), server.server.clone());
+        let key = server.key();
         let is_new = !self.servers.contains_key(&key);
         let held = self.servers.entry(key).or_default();
         let is_ours = server.weight == server.configured || held.set == Some(server.weight);
@@ -170,7 +170,7 @@ impl Book {
     /// What puts the configured weights back, of servers that still have what was set here.
     pub(super) fn restore(&self, servers: &[ServerState]) -> Vec<Change> {
         let set_here = |it: &&ServerState| {
-            let held = self.servers.get(&(it.backend.clone(), it.server.clone()));
+            let held = self.servers.get(&it.key());
             let set = held.and_then(|it| it.set);
             set == Some(it.weight) && it.weight != it.configured
         };
@@ -231,7 +231,7 @@ mod tests {
             server: format!("n{last}"),
             address: Some(address(last)),
             weight,
-            configured: 100,
+            ..ServerState::running(100)
         }
     }
 

@@ -1,15 +1,18 @@
 //! `tidegate steer`: weights of a balancer that is not Tidegate's follow the loads of its servers, as agents give them.
 //!
 //! ```text
-//! agents ──> Loads ──> Book ──> set server b/s weight N
-//!                       ^
-//!                       └────── show servers state        each --interval
+//! agents ─────> Loads ─────────> Book ────> set server b/s weight N
+//!                                 ^
+//!                                 ├──────── show servers state                each --interval
+//!                                 v
+//! front-end ──> FrontEndWord ──> Drains ──> set server b/s state drain|ready  with --drain
 //! ```
 //!
-//! What is set is put back at the end, on SIGTERM, SIGINT and SIGHUP; what others have set is left alone. States of servers are HAProxy's
-//! and the operator's: nothing here drains one or makes it ready.
+//! What is set is put back at the end, on SIGTERM, SIGINT and SIGHUP; what others have set is left alone.
 
 mod book;
+mod drains;
+mod front_end;
 mod loads;
 mod runtime_api;
 mod servers;
@@ -21,16 +24,18 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use tidegate_core::units::parse_duration;
 use tidegate_remote::clock;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::config::{Config, FrontEnd};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::signals::Stop;
 use book::{Book, Change};
+use drains::{DrainPlan, Drains, StateChange};
+use front_end::FrontEndWord;
 use loads::Loads;
-use runtime_api::RuntimeApi;
-use servers::ServerState;
+use runtime_api::{NoAnswer, RuntimeApi};
+use servers::{Process, ServerState};
 
 /// Between two looks at the loads: forty in the time constant of a mean.
 const SAMPLE_EVERY: Duration = Duration::from_millis(50);
@@ -66,9 +71,13 @@ struct HaproxyArgs {
     /// Time between two turns.
     #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = parse_interval)]
     interval: Duration,
-    /// Also steer servers whose weight is not the configured one when this begins.
+    /// Also steer servers whose weight is not the configured one when this begins, and with --drain make those ready that are drained then.
     #[arg(long)]
     take_over: bool,
+    /// Also drain servers whose nodes the front-end at the file's `[admin]` address sends nothing: those that are drained there,
+    /// ejected, or on their way to another site.
+    #[arg(long)]
+    drain: bool,
     /// Only say what would be set.
     #[arg(long)]
     dry_run: bool,
@@ -89,9 +98,11 @@ struct Report {
     turns: u64,
     /// Weights that were set.
     set: u64,
-    /// Servers that have their configured weights again.
+    /// Times that a server was drained.
+    drained: u64,
+    /// Configured weights that were put back, and servers that were made ready, at the end.
     restored: u64,
-    /// Why others have not.
+    /// Why others were not.
     not_restored: Vec<String>,
 }
 
@@ -99,6 +110,7 @@ struct Report {
 pub(crate) fn run(args: &SteerArgs, output: Output) -> Result<(), Failure> {
     let Balancer::Haproxy(args) = &args.balancer;
     let config = Config::load(&args.config)?;
+    let word = FrontEndWord::new(config.admin, &args.config);
     let front_end = config.front_end.ok_or_else(|| {
         let file = args.config.display();
         Failure::Usage(format!(
@@ -108,10 +120,16 @@ pub(crate) fn run(args: &SteerArgs, output: Output) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(steer(args, &front_end, output))
+    let word = args.drain.then_some(word);
+    runtime.block_on(steer(args, &front_end, word, output))
 }
 
-async fn steer(args: &HaproxyArgs, front_end: &FrontEnd, output: Output) -> Result<(), Failure> {
+async fn steer(
+    args: &HaproxyArgs,
+    front_end: &FrontEnd,
+    word: Option<FrontEndWord>,
+    output: Output,
+) -> Result<(), Failure> {
     let mut stop = Stop::with_terminal()?;
     let loads = Loads::start(front_end, args.interval);
     let mut steering = Steering {
@@ -119,13 +137,18 @@ async fn steer(args: &HaproxyArgs, front_end: &FrontEnd, output: Output) -> Resu
         api: RuntimeApi::new(&args.socket),
         backend: args.backend.clone(),
         book: Book::new(args.take_over),
+        word,
+        drains: Drains::new(args.take_over),
         dry_run: args.dry_run,
         shown: Vec::new(),
+        shown_states: Vec::new(),
         is_silent: false,
         report: Report::default(),
         output,
     };
-    steering.begin().await?;
+    if !steering.begin(&mut stop, args.interval).await? {
+        return steering.end().await;
+    }
     let (mut sample, mut turn) = (interval(SAMPLE_EVERY), interval(args.interval));
     turn.set_missed_tick_behavior(MissedTickBehavior::Delay);
     sample.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -146,9 +169,13 @@ struct Steering {
     api: RuntimeApi,
     backend: Option<String>,
     book: Book,
+    /// The front-end whose nodes are followed, if one is.
+    word: Option<FrontEndWord>,
+    drains: Drains,
     dry_run: bool,
     /// What a dry run has shown.
     shown: Vec<Change>,
+    shown_states: Vec<StateChange>,
     /// HAProxy did not answer, and that was said.
     is_silent: bool,
     report: Report,
@@ -156,9 +183,20 @@ struct Steering {
 }
 
 impl Steering {
-    /// Looks once, so that what is wrong from the start ends the command.
-    async fn begin(&self) -> Result<(), Failure> {
-        let servers = self.servers().await.map_err(Failure::Failed)?;
+    /// Waits until HAProxy answers, and looks: what is wrong from the start ends the command. False: it is asked to stop before.
+    async fn begin(&mut self, stop: &mut Stop, every: Duration) -> Result<bool, Failure> {
+        let servers = loop {
+            match self.servers().await {
+                Ok(servers) => break servers,
+                Err(NoAnswer::Wrong(why)) => return Err(Failure::Failed(why)),
+                Err(NoAnswer::Silent(why)) => self.silent(&why),
+            }
+            tokio::select! {
+                () = stop.wait() => return Ok(false),
+                () = sleep(every) => {}
+            }
+        };
+        self.answers();
         if let (Some(backend), true) = (&self.backend, servers.is_empty()) {
             return Err(Failure::Failed(format!(
                 "HAProxy has no backend `{backend}` with servers"
@@ -180,16 +218,16 @@ impl Steering {
         }
         let text = format!("servers that are nodes: {}", nodes.join(", "));
         self.output.event("started", &text);
-        Ok(())
+        Ok(true)
     }
 
-    async fn servers(&self) -> Result<Vec<ServerState>, String> {
+    async fn servers(&self) -> Result<Vec<ServerState>, NoAnswer> {
         let command = match &self.backend {
             Some(backend) => format!("show servers state {backend}"),
             None => "show servers state".into(),
         };
         let answer = self.api.ask(&command).await?;
-        servers::parse(&answer).map_err(|why| format!("`{command}`: {why}"))
+        servers::parse(&answer).map_err(|why| NoAnswer::Wrong(format!("`{command}`: {why}")))
     }
 
     async fn turn(&mut self) {
@@ -198,12 +236,13 @@ impl Steering {
         }
         let servers = match self.servers().await {
             Ok(servers) => servers,
-            Err(why) => return self.silent(&why),
+            Err(why) => return self.silent(&why.to_string()),
         };
-        if std::mem::take(&mut self.is_silent) {
-            self.output.event("answers_again", "HAProxy answers again");
-        }
+        self.answers();
         self.report.turns += 1;
+        if let Err(why) = self.drain(&servers).await {
+            return self.silent(&why.to_string());
+        }
         let plan = self.book.plan(&servers, &self.loads.demands());
         for (name, text) in &plan.events {
             self.output.event(name, text);
@@ -214,7 +253,7 @@ impl Steering {
         let mut done = Vec::new();
         for change in plan.changes {
             match self.set(&change).await {
-                Err(why) => return self.silent(&why),
+                Err(why) => return self.silent(&why.to_string()),
                 Ok(None) => {
                     self.report.set += 1;
                     self.book.on_set(&change);
@@ -235,7 +274,65 @@ impl Steering {
         }
     }
 
-    async fn set(&self, change: &Change) -> Result<Option<String>, String> {
+    /// Follows the front-end's word, if it is to be followed.
+    async fn drain(&mut self, servers: &[ServerState]) -> Result<(), NoAnswer> {
+        let Some(word) = &mut self.word else {
+            return Ok(());
+        };
+        if let Some((name, text)) = word.ask(clock::now()).await {
+            self.output.event(name, &text);
+        }
+        let Some(out) = word.out() else {
+            return Ok(());
+        };
+        // Behind the states that are compared with what was set: a process that has forgotten them is another one by now.
+        let process = Process::parse(&self.api.ask("show info").await?);
+        self.drains.on_process(process.map_err(NoAnswer::Wrong)?);
+        let plan = self.drains.plan(servers, out);
+        if self.dry_run {
+            self.show_states(plan);
+            return Ok(());
+        }
+        for (name, text) in plan.events {
+            self.output.event(name, &text);
+        }
+        for change in plan.changes {
+            match self.api.set_state(&change).await? {
+                None => {
+                    self.report.drained += u64::from(change.drain);
+                    self.drains.on_set(&change);
+                }
+                Some(why) => {
+                    self.drains.on_refused(&change);
+                    let StateChange {
+                        backend, server, ..
+                    } = change;
+                    let text = format!("{backend}/{server} is left alone: HAProxy says: {why}");
+                    self.output.event("refused", &text);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Says which states would be set, if that is something else than before.
+    fn show_states(&mut self, plan: DrainPlan) {
+        if plan.changes != self.shown_states {
+            let one = |it: &StateChange| {
+                let what = if it.drain { "drain" } else { "make ready" };
+                format!("{what} {}/{}", it.backend, it.server)
+            };
+            let all: Vec<_> = plan.changes.iter().map(one).collect();
+            let text = match all.is_empty() {
+                true => "nothing would be drained".into(),
+                false => format!("would {}", all.join(", ")),
+            };
+            self.output.event("would_drain", &text);
+            self.shown_states = plan.changes;
+        }
+    }
+
+    async fn set(&self, change: &Change) -> Result<Option<String>, NoAnswer> {
         let Change {
             backend,
             server,
@@ -243,6 +340,12 @@ impl Steering {
             ..
         } = change;
         self.api.set_weight(backend, server, *to).await
+    }
+
+    fn answers(&mut self) {
+        if std::mem::take(&mut self.is_silent) {
+            self.output.event("answers", "HAProxy answers");
+        }
     }
 
     fn silent(&mut self, why: &str) {
@@ -264,35 +367,49 @@ impl Steering {
         }
     }
 
-    /// Puts the configured weights back, and says what could not be.
+    fn note_restored(
+        &mut self,
+        backend: &str,
+        server: &str,
+        said: Result<Option<String>, NoAnswer>,
+    ) {
+        match said.unwrap_or_else(|why| Some(why.to_string())) {
+            None => self.report.restored += 1,
+            Some(why) => {
+                let text = format!("{backend}/{server}: {why}");
+                self.report.not_restored.push(text);
+            }
+        }
+    }
+
+    /// Puts the configured weights back, makes ready what was drained, and says what could not be.
     async fn end(mut self) -> Result<(), Failure> {
         match self.servers().await {
-            Err(_) if self.report.set == 0 => {}
-            Err(why) => self.report.not_restored.push(why),
+            Err(_) if self.report.set + self.report.drained == 0 => {}
+            Err(why) => self.report.not_restored.push(why.to_string()),
             Ok(servers) => {
                 for change in self.book.restore(&servers) {
                     let said = self.set(&change).await;
-                    match said.unwrap_or_else(Some) {
-                        None => self.report.restored += 1,
-                        Some(why) => {
-                            let Change {
-                                backend, server, ..
-                            } = change;
-                            let text = format!("{backend}/{server}: {why}");
-                            self.report.not_restored.push(text);
-                        }
-                    }
+                    self.note_restored(&change.backend, &change.server, said);
+                }
+                for change in self.drains.restore(&servers) {
+                    let said = self.api.set_state(&change).await;
+                    self.note_restored(&change.backend, &change.server, said);
                 }
             }
         }
         let Report {
             turns,
             set,
+            drained,
             restored,
             not_restored,
         } = &self.report;
-        let mut text =
-            format!("stopped after {turns} turns, {set} weights set, {restored} put back");
+        let mut text = format!("stopped after {turns} turns, {set} weights set");
+        if *drained > 0 {
+            text.push_str(&format!(", {drained} drains"));
+        }
+        text.push_str(&format!(", {restored} put back"));
         for why in not_restored {
             text.push_str(&format!("\n  not put back: {why}"));
         }

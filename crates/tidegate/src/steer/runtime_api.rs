@@ -1,5 +1,6 @@
 //! HAProxy's runtime API: a command by a Unix socket, and the answer to it.
 
+use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -7,10 +8,23 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
+use super::drains::StateChange;
+
 /// A server takes 150 bytes or so of `show servers state`.
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
 /// HAProxy answers within a few milliseconds, and closes the connection.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Why there is no answer that is of use.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NoAnswer {
+    /// HAProxy is not there, not yet, or not in time.
+    #[error("{0}")]
+    Silent(String),
+    /// What waiting does not mend.
+    #[error("{0}")]
+    Wrong(String),
+}
 
 /// Where HAProxy takes commands.
 #[derive(Clone, Debug)]
@@ -22,24 +36,29 @@ impl RuntimeApi {
     }
 
     /// The answer to a command, or why there is none.
-    pub(super) async fn ask(&self, command: &str) -> Result<String, String> {
+    pub(super) async fn ask(&self, command: &str) -> Result<String, NoAnswer> {
         let asked = timeout(PATIENCE, self.exchange(command)).await;
-        let answer = asked.unwrap_or_else(|_| Err("no answer in time".into()));
-        answer.map_err(|why| format!("{}: {why}", self.0.display()))
+        let late = |_| Err(Error::new(ErrorKind::TimedOut, "no answer in time"));
+        asked.unwrap_or_else(late).map_err(|error| {
+            let text = format!("{}: {error}", self.0.display());
+            let lasting = [ErrorKind::PermissionDenied, ErrorKind::InvalidData];
+            match lasting.contains(&error.kind()) {
+                true => NoAnswer::Wrong(text),
+                false => NoAnswer::Silent(text),
+            }
+        })
     }
 
-    async fn exchange(&self, command: &str) -> Result<String, String> {
-        let failed = |error: std::io::Error| error.to_string();
-        let mut stream = UnixStream::connect(&self.0).await.map_err(failed)?;
+    async fn exchange(&self, command: &str) -> Result<String, Error> {
+        let mut stream = UnixStream::connect(&self.0).await?;
         let line = format!("{command}\n");
-        stream.write_all(line.as_bytes()).await.map_err(failed)?;
+        stream.write_all(line.as_bytes()).await?;
         let mut answer = Vec::new();
         let mut bounded = stream.take(ANSWER_BYTES_MAX + 1);
-        bounded.read_to_end(&mut answer).await.map_err(failed)?;
+        bounded.read_to_end(&mut answer).await?;
         if answer.len() as u64 > ANSWER_BYTES_MAX {
-            return Err(format!(
-                "the answer is longer than {ANSWER_BYTES_MAX} bytes"
-            ));
+            let text = format!("the answer is longer than {ANSWER_BYTES_MAX} bytes");
+            return Err(Error::new(ErrorKind::InvalidData, text));
         }
         Ok(String::from_utf8_lossy(&answer).into_owned())
     }
@@ -50,9 +69,23 @@ impl RuntimeApi {
         backend: &str,
         server: &str,
         weight: u32,
-    ) -> Result<Option<String>, String> {
-        let command = format!("set server {backend}/{server} weight {weight}");
-        let answer = self.ask(&command).await?;
+    ) -> Result<Option<String>, NoAnswer> {
+        self.order(&format!("set server {backend}/{server} weight {weight}"))
+            .await
+    }
+
+    /// Drains a server, or makes it ready; what HAProxy says against it, if it does.
+    pub(super) async fn set_state(&self, change: &StateChange) -> Result<Option<String>, NoAnswer> {
+        let StateChange {
+            backend, server, ..
+        } = change;
+        let state = if change.drain { "drain" } else { "ready" };
+        self.order(&format!("set server {backend}/{server} state {state}"))
+            .await
+    }
+
+    async fn order(&self, command: &str) -> Result<Option<String>, NoAnswer> {
+        let answer = self.ask(command).await?;
         let answer = answer.trim();
         Ok((!answer.is_empty()).then(|| answer.to_owned()))
     }

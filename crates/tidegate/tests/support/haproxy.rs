@@ -17,7 +17,7 @@ pub(crate) struct Haproxy {
 impl Haproxy {
     /// Its servers, a line each.
     pub(crate) fn start(folder: &Path, servers: &[String]) -> Self {
-        let socket = folder.join("haproxy.sock");
+        let socket = socket(folder);
         let mut text = format!(
             "global\n  stats socket {} level admin\ndefaults\n  mode http\n  timeout connect 1s\n  timeout client 5s\n  \
              timeout server 5s\nfrontend f\n  bind {}\n  default_backend b\nbackend b\n",
@@ -68,6 +68,11 @@ impl Haproxy {
     pub(crate) fn weight(&self, server: &str) -> u32 {
         self.stat(server, "weight").parse().unwrap()
     }
+}
+
+/// Where the one in this folder takes commands.
+pub(crate) fn socket(folder: &Path) -> PathBuf {
+    folder.join("haproxy.sock")
 }
 
 fn launch(folder: &Path, socket: &Path) -> Process {
