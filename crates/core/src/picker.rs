@@ -180,10 +180,16 @@ fn view<'a>(
     }
 }
 
-/// Whether room is missing at the site's group, whatever there is at its nodes.
+/// Whether no node bears another request by its group and its agent, whatever room there is at the nodes.
+fn is_bound(view: &View<'_>) -> bool {
+    let mut nodes = view.candidates.iter();
+    nodes.all(|node| !view.table.bears_another(*node))
+}
+
+/// Whether a group is full that one of the nodes is in.
 fn is_group_full(view: &View<'_>) -> bool {
     let mut nodes = view.candidates.iter();
-    nodes.all(|node| !view.table.has_group_room(*node))
+    nodes.any(|node| !view.table.has_group_room(*node))
 }
 
 /// A site that refuses is looked at again after this long.
@@ -312,20 +318,20 @@ impl Picker {
             let choice = state.pick(&view, &mut self.prng);
             return Decision::Forward(self.dispatch(site, waiter.into(), &choice, now));
         }
-        let for_group = verdict == AdmissionVerdict::Admit && (contended || is_group_full(&view));
+        let bound = verdict == AdmissionVerdict::Admit && (contended || is_bound(&view));
         if let AdmissionVerdict::Reject(reason) = verdict {
             if state.admission.refuses_all() {
                 state.closed_until = now + CLOSED;
             }
             return Decision::Reject(reason);
         }
-        if state.admission.waits().is_none() && !for_group {
+        if state.admission.waits().is_none() && !bound {
             state.closed_until = now + CLOSED;
             return Decision::Reject(RejectReason::Overload);
         }
         let pushed = state.waiting.push(priority, waiter, now);
         state.tell_waiting(&self.table, site);
-        if for_group {
+        if bound && (contended || is_group_full(&view)) {
             self.groups.contend(site);
         }
         match pushed {
@@ -609,6 +615,8 @@ impl Drop for Picker {
     }
 }
 
+#[cfg(test)]
+mod agent_tests;
 #[cfg(test)]
 mod groups_tests;
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! A node and a site have names, which are what they are, and places in the tables ([`NodeId`], [`SiteId`]). A node's place
 //! goes to another one only when nothing means the old one any more; a site's only to a site of the same name.
 
+mod agent;
 mod change;
 mod check;
 pub mod discovered;
@@ -14,6 +15,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::admission::AdmissionConfig;
+pub use agent::{AgentAnswer, AgentDown, AgentHealth, AgentState, AgentWeight};
 pub use change::{ChangeError, ClusterChange, Edit, GroupWanted, Named, NodeWanted};
 pub use check::{
     BytesCheck, CheckConfig, CheckFailure, CheckMethod, CheckRequest, CheckResult, DnsCheck,
@@ -147,6 +149,8 @@ pub enum Cause {
     Check,
     /// It is about to run out of a resource.
     SoftLimit,
+    /// Its own agent says that it is not well, or that it weighs nothing.
+    Agent,
 }
 
 impl Cause {
@@ -157,6 +161,7 @@ impl Cause {
         (Self::Errors, "errors"),
         (Self::Check, "check"),
         (Self::SoftLimit, "soft_limit"),
+        (Self::Agent, "agent"),
     ];
 
     /// Its name in the API and the metrics.
@@ -167,6 +172,7 @@ impl Cause {
             Self::Errors => "errors",
             Self::Check => "check",
             Self::SoftLimit => "soft_limit",
+            Self::Agent => "agent",
         }
     }
 }
@@ -199,6 +205,8 @@ pub struct Node {
     pub weight: f32,
     /// The operator's word.
     pub admin: AdminState,
+    /// Its own agent's.
+    pub agent: AgentState,
     /// It is on its way from one site to another: it gets no requests of either.
     pub withheld: bool,
     /// Experience.
@@ -260,7 +268,18 @@ impl Node {
 
     /// Whether requests may go to it, if it is up.
     pub fn is_ready(&self) -> bool {
-        self.admin == AdminState::Ready && !self.withheld
+        let said = [self.admin, self.agent.state];
+        said == [AdminState::Ready; 2] && !self.withheld
+    }
+
+    /// Whether nothing is expected of it: the operator or its agent has it out of service.
+    pub fn is_in_maint(&self) -> bool {
+        [self.admin, self.agent.state].contains(&AdminState::Maint)
+    }
+
+    /// Its share by its configuration and its agent.
+    pub fn effective_weight(&self) -> f32 {
+        self.agent.weight_of(self.weight)
     }
 
     /// Whether it answers nothing at all, not even probes.
@@ -295,9 +314,9 @@ impl Topology {
         &self.nodes[node.index()]
     }
 
-    /// Configured shares, by [`NodeId`].
+    /// Shares by configuration and agents, by [`NodeId`].
     pub fn weights(&self) -> impl Iterator<Item = f32> {
-        self.nodes.iter().map(|node| node.weight)
+        self.nodes.iter().map(Node::effective_weight)
     }
 
     /// The group that a site is in, and its place among the members.

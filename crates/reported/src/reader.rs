@@ -1,6 +1,6 @@
 //! One thread that asks nodes for their load and keeps the load table current.
 //!
-//! A node is asked each of its periods, the first time at a random moment of the second half of one, by a task of its own: a poll that takes
+//! A node is asked each of its periods, the first time at a random moment of the second half of one (or of [`FIRST_MAX`]), by a task of its own: a poll that takes
 //! longer than a period makes the next one late, and there are never two of a node under way. At most
 //! [`POLLS_MAX`] are under way altogether. A node that does not answer costs its polls and nothing else: its
 //! load grows old, and old is unknown.
@@ -14,15 +14,19 @@ use std::time::Duration;
 use tidegate_core::ids::NodeId;
 use tidegate_core::load::{Exchange, LoadTable, ReportedLoad, ReportedValue};
 use tidegate_core::time::Timestamp;
+use tidegate_core::topology::AgentState;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
-use crate::source::{Poll, PollFault, SourceConfig};
+use crate::agent_check::AgentLine;
+use crate::source::{Poll, PollFault, Polled, SourceConfig};
 
 /// Most polls under way at a time.
 const POLLS_MAX: usize = 64;
+/// Longest wait for the first poll.
+const FIRST_MAX: Duration = Duration::from_millis(500);
 
 /// A node to be asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +52,30 @@ pub struct ReportStatus {
     pub took: Duration,
     /// What is wrong now.
     pub fault: Option<PollFault>,
+    /// What was heard of the node's agent, if it is one of HAProxy's that is asked.
+    pub agent: Option<AgentHeard>,
+}
+
+/// How a node's agent is heard.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AgentHeard {
+    /// When it answered last.
+    pub answered_at: Option<Timestamp>,
+    /// Words of all answers that were not understood.
+    pub ignored: u64,
+    /// The last such word.
+    pub ignored_word: Option<String>,
+}
+
+/// All that a node's agent has said, as it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AgentSaid {
+    /// The node's place in the load table.
+    pub node: NodeId,
+    /// Which of the nodes that have its place.
+    pub generation: u32,
+    /// What it comes to.
+    pub state: AgentState,
 }
 
 /// What asks; see [`ReportReader::spawn`].
@@ -80,6 +108,7 @@ impl ReportReader {
                 table,
                 clock,
                 polls: Semaphore::new(POLLS_MAX),
+                said: Mutex::default(),
             }),
             runtime: handle,
             _ended: ended,
@@ -100,25 +129,42 @@ impl ReportReaderHandle {
     /// is written any more for the others once this returns.
     pub fn set_targets(&self, targets: Vec<Target>) {
         let mut nodes = self.shared.nodes();
-        nodes.retain(|_, asked| {
-            let stays = targets.contains(&asked.target);
-            if !stays {
-                asked.task.abort();
-            }
-            stays
-        });
+        let left: Vec<_> = nodes
+            .extract_if(.., |_, asked| !targets.contains(&asked.target))
+            .map(|(_, asked)| asked)
+            .collect();
+        left.iter().for_each(|asked| asked.task.abort());
         for target in targets {
             nodes.entry(target.node.0).or_insert_with(|| {
                 let shared = Arc::clone(&self.shared);
                 let task = self.runtime.spawn(follow(shared, target.clone()));
+                let before = left.iter().find(|before| before.is_same_agent(&target));
                 Asked {
-                    target,
                     load: ReportedLoad::default(),
-                    status: ReportStatus::default(),
+                    status: ReportStatus {
+                        agent: target.source.is_agent().then(AgentHeard::default),
+                        ..ReportStatus::default()
+                    },
+                    agent: before.map_or_else(AgentState::default, |it| it.agent.clone()),
+                    target,
                     task: task.abort_handle(),
                 }
             });
         }
+        for before in &left {
+            let now = nodes.get(&before.target.node.0);
+            if !now.is_some_and(|now| before.is_same_agent(&now.target)) {
+                // It is not asked any more, and so what it said does not stand any more.
+                self.shared.say(&before.target, AgentState::default());
+            }
+        }
+    }
+
+    /// What agents have said that is new since this was called last.
+    pub fn poll_agents(&self) -> Vec<AgentSaid> {
+        std::mem::take(&mut *self.shared.said())
+            .into_values()
+            .collect()
     }
 
     /// How the polls of a node go, if it is one of the targets.
@@ -135,6 +181,8 @@ struct Shared {
     table: Arc<LoadTable>,
     clock: fn() -> Timestamp,
     polls: Semaphore,
+    /// What agents have said that was not polled yet, by node.
+    said: Mutex<BTreeMap<u32, AgentSaid>>,
 }
 
 #[derive(Debug)]
@@ -142,7 +190,17 @@ struct Asked {
     target: Target,
     load: ReportedLoad,
     status: ReportStatus,
+    /// All that its agent has said.
+    agent: AgentState,
     task: AbortHandle,
+}
+
+impl Asked {
+    fn is_same_agent(&self, other: &Target) -> bool {
+        let (own, source) = (&self.target, &other.source);
+        let is_node = (own.node, own.generation) == (other.node, other.generation);
+        is_node && own.source.is_same_agent(source)
+    }
 }
 
 impl Shared {
@@ -150,32 +208,50 @@ impl Shared {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn said(&self) -> MutexGuard<'_, BTreeMap<u32, AgentSaid>> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the node's agent say this. Where it says as much again before it is polled, the last word counts.
+    fn say(&self, target: &Target, state: AgentState) {
+        let (node, generation) = (target.node, target.generation);
+        let said = AgentSaid {
+            node,
+            generation,
+            state,
+        };
+        self.said().insert(node.0, said);
+    }
+
     /// Keeps what a poll has come to, unless another node has the place by now.
-    fn note(
-        &self,
-        target: &Target,
-        polled: Result<Vec<ReportedValue>, PollFault>,
-        exchange: &Exchange,
-    ) {
+    fn note(&self, target: &Target, polled: Result<Polled, PollFault>, exchange: &Exchange) {
         let mut nodes = self.nodes();
         let asked = nodes.get_mut(&target.node.0);
         let Some(asked) = asked.filter(|asked| asked.target == *target) else {
             return;
         };
         let status = &mut asked.status;
-        let values = match polled {
-            Ok(values) => values,
+        match polled {
+            Ok(polled) => {
+                status.answered += 1;
+                status.took = exchange.received_at.since(exchange.sent_at);
+                match polled {
+                    Polled::Values(values) => self.note_values(asked, &values, exchange),
+                    Polled::Line(line) => self.note_line(asked, line, exchange),
+                }
+            }
             Err(fault) => {
                 status.timeouts += u64::from(matches!(fault, PollFault::NoAnswer(_)));
                 status.fault = Some(fault);
-                return;
             }
-        };
+        }
+    }
+
+    fn note_values(&self, asked: &mut Asked, values: &[ReportedValue], exchange: &Exchange) {
+        let (status, target) = (&mut asked.status, &asked.target);
         let true_ones = values.iter().filter(|it| asked.load.note(it, exchange));
         let implausible = true_ones.count() < values.len();
-        status.answered += 1;
         status.implausible += u64::from(implausible);
-        status.took = exchange.received_at.since(exchange.sent_at);
         status.fault = implausible.then_some(PollFault::Implausible);
         let load = asked.load.load(target.source.rung(), exchange.received_at);
         // What is not known any more stays in the table and grows old.
@@ -183,13 +259,29 @@ impl Shared {
             self.table.store(target.node, &load);
         }
     }
+
+    fn note_line(&self, asked: &mut Asked, line: AgentLine, exchange: &Exchange) {
+        let (status, target) = (&mut asked.status, &asked.target);
+        status.fault = None;
+        let heard = status.agent.get_or_insert_default();
+        heard.answered_at = Some(exchange.received_at);
+        heard.ignored += u64::from(line.ignored);
+        heard.ignored_word = line.ignored_word.or(heard.ignored_word.take());
+        if asked.agent.on_answer(&line.answer, exchange.received_at) {
+            self.say(target, asked.agent.clone());
+        }
+        let (rung, period) = (target.source.rung(), target.source.tick());
+        self.table
+            .store(target.node, &exchange.unmeasured(rung, period));
+    }
 }
 
 /// Asks one node for ever.
 async fn follow(shared: Arc<Shared>, target: Target) {
     let tick = target.source.tick();
     // Not at once: a reader of records may be about to leave the node.
-    sleep(tick.mul_f64((1.0 + random_share()) / 2.0)).await;
+    let first_wait = tick.min(FIRST_MAX);
+    sleep(first_wait.mul_f64((1.0 + random_share()) / 2.0)).await;
     let mut poll = Poll::new(&target.source);
     let first = (shared.clock)();
     let mut due = first;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tidegate_core::load::{ReportedValue, Rung};
 
+use crate::agent_check::{self, AgentCheckConfig, AgentLine};
 use crate::snmp::{SnmpConfig, SnmpPoll};
 
 /// A text that is never printed.
@@ -40,12 +41,15 @@ impl fmt::Debug for Secret {
 pub enum SourceConfig {
     /// An agent of SNMP.
     Snmp(SnmpConfig),
+    /// An agent of HAProxy's agent check.
+    AgentCheck(AgentCheckConfig),
 }
 
 impl SourceConfig {
     pub(crate) fn rung(&self) -> Rung {
         match self {
             Self::Snmp(_) => Rung::Snmp,
+            Self::AgentCheck(_) => Rung::AgentCheck,
         }
     }
 
@@ -53,6 +57,23 @@ impl SourceConfig {
     pub(crate) fn tick(&self) -> Duration {
         match self {
             Self::Snmp(config) => config.periods.shortest(),
+            Self::AgentCheck(config) => config.period,
+        }
+    }
+
+    /// Whether it is an agent that says what becomes of the node.
+    pub(crate) fn is_agent(&self) -> bool {
+        match self {
+            Self::AgentCheck(_) => true,
+            Self::Snmp(_) => false,
+        }
+    }
+
+    /// Whether it is the same agent that says what becomes of the node.
+    pub(crate) fn is_same_agent(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::AgentCheck(one), Self::AgentCheck(other)) => one.address == other.address,
+            (Self::Snmp(_), _) | (_, Self::Snmp(_)) => false,
         }
     }
 }
@@ -90,19 +111,28 @@ impl fmt::Display for PollFault {
 /// What asks one node.
 pub(crate) enum Poll {
     Snmp(Box<SnmpPoll>),
+    AgentCheck(AgentCheckConfig),
+}
+
+/// What a poll brought.
+pub(crate) enum Polled {
+    Values(Vec<ReportedValue>),
+    Line(AgentLine),
 }
 
 impl Poll {
     pub(crate) fn new(config: &SourceConfig) -> Self {
         match config {
             SourceConfig::Snmp(config) => Self::Snmp(Box::new(SnmpPoll::new(config.clone()))),
+            SourceConfig::AgentCheck(config) => Self::AgentCheck(config.clone()),
         }
     }
 
     /// Asks once. `elapsed` is the time since the first poll.
-    pub(crate) async fn ask(&mut self, elapsed: Duration) -> Result<Vec<ReportedValue>, PollFault> {
+    pub(crate) async fn ask(&mut self, elapsed: Duration) -> Result<Polled, PollFault> {
         match self {
-            Self::Snmp(poll) => poll.ask(elapsed).await,
+            Self::Snmp(poll) => poll.ask(elapsed).await.map(Polled::Values),
+            Self::AgentCheck(config) => agent_check::ask(config).await.map(Polled::Line),
         }
     }
 }

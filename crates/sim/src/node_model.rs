@@ -162,7 +162,7 @@ impl Records {
             Rung::AgentRealtime | Rung::Agent | Rung::SharedMemory | Rung::Rdma => {
                 Sources::BUSY_ACCT
             }
-            Rung::Snmp | Rung::Orca | Rung::None => Sources::BUSY_TICK,
+            Rung::Snmp | Rung::Orca | Rung::AgentCheck | Rung::None => Sources::BUSY_TICK,
         };
         let run_queue = busy
             .with(Sources::RUNNABLE)

@@ -4,7 +4,8 @@
 //!  overrides ─┐                            ┌──> Topology into the ArcSwap, nodes to the reader
 //!  changes  ──┤                            │
 //!  probes   ──┼──> channel ─> Director tick ┼──> probes to send
-//!  readers  ──┘                 each 1 ms   └──> events to report
+//!  readers,                     each 1 ms   └──> events to report
+//!  agents   ──┘
 //!  words of nodes that have changed ──────────> the task that moves nodes looks
 //! ```
 //!
@@ -23,7 +24,7 @@ use tidegate_core::director::{Cause, CheckDue, Director, Event};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{
     AdminState, ChangeError, CheckConfig, CheckFailure, CheckId, CheckResult, ClusterChange,
-    Health, NodeId, Topology,
+    Health, Node, NodeId, Topology,
 };
 use tidegate_proxy::Shared;
 use tokio::sync::{Notify, oneshot};
@@ -359,6 +360,11 @@ impl Running {
         parts
             .director
             .handle_followed(followed.min(parts.reads.followed()));
+        for said in parts.reads.poll_agents() {
+            let (node, generation) = (said.node, said.generation);
+            let (director, table) = (&mut parts.director, &parts.shared.table);
+            director.handle_agent(node, generation, &said.state, table, now);
+        }
         parts.director.handle_tick(&parts.shared.table, now);
         if let Some(topology) = parts.director.poll_topology() {
             parts.shared.publish(topology);
@@ -482,6 +488,9 @@ fn describe(event: Event, topology: &Topology) -> (&'static str, String) {
             let text = line(id, "is over no soft limit any more");
             ("soft_limit_cleared", text)
         }
+        Event::AgentDown(id) => ("agent_down", line(id, &agent_down(topology.node(id)))),
+        Event::AgentUp(id) => ("agent_up", line(id, "its agent has it out no more")),
+        Event::AgentState(id, state) => ("agent_state", line(id, agent_state(state))),
         Event::SlowStart(id) => {
             let text = line(id, "starts slowly, with a part of its share that grows");
             ("slow_start", text)
@@ -525,6 +534,19 @@ pub(crate) fn named_check(check: &CheckConfig, all: &[CheckConfig]) -> String {
     }
 }
 
+fn agent_down(node: &Node) -> String {
+    let why = why_agent_has_it_out(node).unwrap_or_default();
+    format!("{why}: no requests until it says otherwise")
+}
+
+fn agent_state(state: AdminState) -> &'static str {
+    match state {
+        AdminState::Ready => "its agent lets it have requests again",
+        AdminState::Drain => "its agent drains it",
+        AdminState::Maint => "its agent took it out of service",
+    }
+}
+
 /// Why a node gets no requests, and until when.
 fn why_ejected(cause: Cause) -> &'static str {
     match cause {
@@ -537,7 +559,23 @@ fn why_ejected(cause: Cause) -> &'static str {
         }
         Cause::Check => "because its check fails, until it passes",
         Cause::SoftLimit => "because it is about to run out of a resource, until it has more",
+        Cause::Agent => "because its agent says so, until it says otherwise",
     }
+}
+
+/// That a node's agent has it out, if it has.
+pub(crate) fn why_agent_has_it_out(node: &Node) -> Option<String> {
+    let agent = &node.agent;
+    let Some(down) = &agent.down else {
+        return agent
+            .weightless_since
+            .map(|_| "its agent gives it no weight".into());
+    };
+    let reason = match down.reason.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", down.reason),
+    };
+    Some(format!("its agent says `{}`{reason}", down.word))
 }
 
 /// What is wrong with a node whose check fails.
@@ -607,12 +645,16 @@ mod tests {
             Event::Ejected(NodeId(0), Cause::Errors),
             Event::Ejected(NodeId(0), Cause::Check),
             Event::Ejected(NodeId(0), Cause::SoftLimit),
+            Event::Ejected(NodeId(0), Cause::Agent),
             Event::Returned(NodeId(0)),
             Event::CheckFailed(NodeId(0), CheckId(0), CheckFailure::Status(503)),
             Event::CheckPassed(NodeId(0), CheckId(0)),
             Event::SoftLimitCrossed(NodeId(0), crossing),
             Event::SoftLimitIgnored(NodeId(0), crossing),
             Event::SoftLimitCleared(NodeId(0)),
+            Event::AgentDown(NodeId(0)),
+            Event::AgentUp(NodeId(0)),
+            Event::AgentState(NodeId(0), AdminState::Drain),
             Event::SlowStart(NodeId(0)),
             Event::FullShare(NodeId(0)),
             Event::FailOpen(site),

@@ -4,6 +4,7 @@
 //! A number that is not known is null, never zero. Times are seconds, sizes are bytes, counts
 //! run from the start of the process.
 
+mod agent;
 mod moves;
 mod reload;
 
@@ -13,6 +14,7 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 use tidegate_core::topology::discovered::Announced;
 
+pub(crate) use agent::AgentStatus;
 pub(crate) use moves::{BestMove, WhyMoves};
 pub(crate) use reload::{PlanLine, Reloaded};
 
@@ -286,6 +288,9 @@ pub(crate) struct NodeStatus {
     /// How it came over one of its soft limits; null if it is over none.
     #[serde(default)]
     pub(crate) soft_limit: Option<SoftLimitStatus>,
+    /// What its agent says of it; null if it is not asked by HAProxy's agent check.
+    #[serde(default)]
+    pub(crate) agent: Option<AgentStatus>,
     /// Configured share.
     pub(crate) weight: f32,
     /// How its load is read now; `none` while it is not known.
@@ -370,7 +375,7 @@ pub(crate) struct Trouble {
     pub(crate) error_seconds_ago: Option<f64>,
     /// How often it was ejected so far.
     pub(crate) ejections: u64,
-    /// Why it is ejected, if it is: failures, silence, errors, check or soft_limit.
+    /// Why it is ejected, if it is: failures, silence, errors, check, soft_limit or agent.
     pub(crate) ejected_for: Option<String>,
     /// Since when.
     pub(crate) ejected_seconds_ago: Option<f64>,

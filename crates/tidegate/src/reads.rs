@@ -14,7 +14,7 @@ use tidegate_remote::reader::{
     NodeReadStatus, ReadFault, Reader, ReaderError, ReaderHandle, ReaderOptions, Target, Transport,
 };
 
-use tidegate_reported::{ReportReader, ReportReaderHandle, ReportStatus};
+use tidegate_reported::{AgentHeard, AgentSaid, ReportReader, ReportReaderHandle, ReportStatus};
 
 use crate::config::NodeRead;
 use crate::models::ReadStatus;
@@ -187,6 +187,17 @@ impl Reads {
                 .last_error
                 .map(|fault| self.describe(node, fault, &status)),
         })
+    }
+
+    /// What nodes' agents have said that is new since this was called last.
+    pub(crate) fn poll_agents(&self) -> Vec<AgentSaid> {
+        let reports = self.reports.get();
+        reports.map_or_else(Vec::new, ReportReaderHandle::poll_agents)
+    }
+
+    /// How a node's agent is heard; nothing for a node without one.
+    pub(crate) fn agent(&self, node: NodeId) -> Option<AgentHeard> {
+        self.reported(node)?.agent
     }
 
     /// Nodes that are read.

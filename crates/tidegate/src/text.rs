@@ -38,8 +38,12 @@ pub(crate) fn percent(share: Option<f64>) -> String {
     share.map_or("-".into(), |share| format!("{:.0}%", share * 100.0))
 }
 
-/// A node's state: the operator's word first, then experience.
+/// A node's state: the operator's word first, then its agent's, then experience.
 pub(crate) fn state(node: &NodeStatus) -> &str {
+    let agent = node.agent.as_ref().filter(|it| it.state != "ready");
+    if let ("ready", Some(agent)) = (node.state.as_str(), agent) {
+        return &agent.state;
+    }
     match (node.state.as_str(), node.slow_start) {
         ("ready", _) if node.moving => {
             let doing = node.moves_to.as_ref().map(|it| it.state.as_str());

@@ -461,9 +461,9 @@ impl Control {
 struct Needs([u64; Priority::COUNT]);
 
 impl Needs {
-    /// A request that waits for the nodes' group needs no slot.
+    /// A request that waits for the nodes' group, or for what their agents allow, needs no slot.
     fn of(site: SiteId, candidates: &[NodeId], table: &LoadTable) -> Self {
-        if !candidates.iter().any(|node| table.has_group_room(*node)) {
+        if !candidates.iter().any(|node| table.bears_another(*node)) {
             return Self([0; Priority::COUNT]);
         }
         Self(Priority::ALL.map(|priority| table.waiting(site, priority).min(ASKS_MAX)))

@@ -187,8 +187,9 @@ impl NodeHealth {
     ) {
         let wait = |wait: Duration| wait.clamp(WAIT_FIRST, TRIAL_MAX);
         self.trial = trial.map(|it| (wait(it.wait), ago(it.age)));
-        // Checks and limits are none of ours.
-        let ours = |it: &&LearnedEjection| !matches!(it.cause, Cause::Check | Cause::SoftLimit);
+        // Checks, limits and agents are none of ours.
+        let others = [Cause::Check, Cause::SoftLimit, Cause::Agent];
+        let ours = |it: &&LearnedEjection| !others.contains(&it.cause);
         let ejection = ejection.filter(ours);
         self.ejected = ejection.map(|it| Ejected {
             cause: it.cause,
@@ -287,12 +288,15 @@ impl NodeHealth {
 
     fn eject(&mut self, cause: Cause, now: Timestamp, prng: &mut Prng) {
         let wait = match (cause, self.trial) {
-            // Checks and limits are none of ours.
-            (Cause::Failures | Cause::Silence | Cause::Check | Cause::SoftLimit, _) => WAIT_FIRST,
             (Cause::Errors, Some((last, returned_at))) if now.since(returned_at) < last * 2 => {
                 (last * 2).min(TRIAL_MAX)
             }
             (Cause::Errors, _) => TRIAL_FIRST,
+            // Checks, limits and agents are none of ours.
+            (
+                Cause::Failures | Cause::Silence | Cause::Check | Cause::SoftLimit | Cause::Agent,
+                _,
+            ) => WAIT_FIRST,
         };
         self.doubt = Doubt::default();
         self.ejected = Some(Ejected {

@@ -639,9 +639,9 @@ fn credited(known: &mut [Known], learners: &[NodeLearner], front_ends: u32) {
     }
 }
 
-/// A configured weight, unless it is none.
+/// A weight by configuration and agent, unless it is none.
 fn weight(topology: &Topology, node: NodeId) -> f64 {
-    measured(topology.node(node).weight).unwrap_or(0.0)
+    measured(topology.node(node).effective_weight()).unwrap_or(0.0)
 }
 
 #[cfg(test)]

@@ -20,8 +20,8 @@ use std::sync::Arc;
 use crate::load::{Group, LoadTable, Ramp};
 use crate::topology::routes::{RouteError, Routes};
 use crate::topology::{
-    AdminState, ChangeError, CheckSet, ClusterChange, Edit, GroupWanted, Health, HealthConfig,
-    Membership, Node, NodeId, NodeWanted, SiteId, SiteSpec, Topology,
+    AdminState, AgentState, ChangeError, CheckSet, ClusterChange, Edit, GroupWanted, Health,
+    HealthConfig, Membership, Node, NodeId, NodeWanted, SiteId, SiteSpec, Topology,
 };
 
 use super::check::NodeChecks;
@@ -348,6 +348,7 @@ pub(super) fn new_node(wanted: &NodeWanted, site: SiteId) -> Node {
         site,
         weight: wanted.weight,
         admin: AdminState::default(),
+        agent: AgentState::default(),
         withheld: false,
         health: Health::default(),
         ejection: None,

@@ -7,10 +7,11 @@
 //! | in | out |
 //! |---|---|
 //! | loads and outcomes, through the [`LoadTable`] | [`Topology`] snapshots |
-//! | answered and failed probes, checks | probes to send, checks to make |
+//! | answered and failed probes, checks, what agents say | probes to send, checks to make |
 //! | changes of the cluster, runtime overrides | terms of nodes and sites, through the [`LoadTable`] |
 //! | | events to log and count |
 
+mod agent;
 mod base_time;
 mod check;
 mod credit;
@@ -34,8 +35,8 @@ use crate::time::Timestamp;
 pub use crate::topology::Cause;
 use crate::topology::routes::Routes;
 use crate::topology::{
-    AdminState, CheckConfig, CheckFailure, CheckId, CheckResult, CheckSet, ClusterSpec, Crossing,
-    GroupId, Health, Membership, Node, NodeId, Site, SiteId, Topology,
+    AdminState, AgentState, CheckConfig, CheckFailure, CheckId, CheckResult, CheckSet, ClusterSpec,
+    Crossing, GroupId, Health, Membership, Node, NodeId, Site, SiteId, Topology,
 };
 pub use check::CheckDue;
 use check::{CheckTurn, NodeChecks};
@@ -82,6 +83,12 @@ pub enum Event {
     FailClosed(SiteId),
     /// The operator changed a node's state.
     Admin(NodeId, AdminState),
+    /// A node's agent says that it is not well, or that it weighs nothing: it gets no requests until its agent takes that back.
+    AgentDown(NodeId),
+    /// It takes it back.
+    AgentUp(NodeId),
+    /// A node's agent changed the node's state.
+    AgentState(NodeId, AdminState),
     /// A node that was taken out of the cluster has no requests any more.
     Left(NodeId),
 }
@@ -138,6 +145,7 @@ impl Director {
             site: node.site,
             weight: node.weight,
             admin: AdminState::default(),
+            agent: AgentState::default(),
             withheld: false,
             health: Health::default(),
             ejection: None,
@@ -343,7 +351,7 @@ impl Director {
             };
             let has_room = |node: &NodeId| {
                 let limit = table.limit(*node, Rank::of(priority));
-                (table.in_slots(*node) as f32) < limit && table.has_group_room(*node)
+                (table.in_slots(*node) as f32) < limit && table.bears_another(*node)
             };
             site.candidates.iter().any(has_room)
         })
@@ -382,7 +390,7 @@ impl Director {
         let number = self.check_number + 1;
         let nodes = self.checks.iter_mut().zip(&self.topology.nodes);
         let due = nodes.enumerate().find_map(|(place, (checks, node))| {
-            if node.membership != Membership::Member || node.admin == AdminState::Maint {
+            if node.membership != Membership::Member || node.is_in_maint() {
                 return None;
             }
             let configs = &self.known[node.site.index()].spec.health.checks;
@@ -444,14 +452,15 @@ impl Director {
         self.start_slowly(id);
     }
 
-    /// A node's health: neither requests and probes nor checks nor its limits have it out.
+    /// A node's health: neither requests and probes nor checks nor its agent nor its limits have it out.
     fn judge(&mut self, id: NodeId) {
         let checks = &self.checks[id.index()];
         let (by_check, failing) = (checks.ejection(), checks.failing());
         let limits = &self.soft_limits[id.index()];
         let (by_limit, crossing) = (limits.ejection(), limits.crossing());
         let ejection = self.health[id.index()].ejection();
-        let ejection = ejection.or(by_check).or(by_limit);
+        let by_agent = self.topology.node(id).agent.ejection();
+        let ejection = ejection.or(by_check).or(by_agent).or(by_limit);
         let node = self.node_mut(id);
         node.failing_checks = failing;
         node.soft_limit = crossing;
@@ -577,8 +586,7 @@ impl Director {
     fn last_resort(&self, ready: Vec<NodeId>) -> Vec<NodeId> {
         let answers = |node: &&NodeId| {
             let ejection = self.topology.node(**node).ejection;
-            let answers = |cause| matches!(cause, Cause::Errors | Cause::Check | Cause::SoftLimit);
-            ejection.is_none_or(|it| answers(it.cause))
+            ejection.is_none_or(|it| !matches!(it.cause, Cause::Failures | Cause::Silence))
         };
         let answering: Vec<_> = ready.iter().filter(answers).copied().collect();
         match answering.is_empty() {
@@ -593,7 +601,10 @@ impl Event {
     fn takes_out(self) -> bool {
         matches!(
             self,
-            Self::Ejected(..) | Self::CheckFailed(..) | Self::SoftLimitCrossed(..)
+            Self::Ejected(..)
+                | Self::CheckFailed(..)
+                | Self::SoftLimitCrossed(..)
+                | Self::AgentDown(..)
         )
     }
 }

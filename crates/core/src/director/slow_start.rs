@@ -226,7 +226,7 @@ impl Tick<'_> {
     fn weight(&self, node: NodeId) -> f64 {
         let signals = self.policy.kind.signals();
         let weight = if signals.contains(&Signal::Weight) {
-            f64::from(self.topology.node(node).weight)
+            f64::from(self.topology.node(node).effective_weight())
         } else if signals.contains(&Signal::Learned) {
             1.0 / f64::from(self.table.terms(node).per_core)
         } else {

@@ -320,11 +320,12 @@ impl Director {
         self.topology.is_member(node) && self.topology.node(node).is_ready()
     }
 
-    /// Whether neither requests and probes nor checks have it out.
+    /// Whether neither requests and probes nor checks nor its agent have it out.
     fn has_no_other_trouble(&self, node: NodeId) -> bool {
         let health = self.health[node.index()].ejection();
         let check = self.checks[node.index()].ejection();
-        health.is_none() && check.is_none()
+        let agent = self.topology.node(node).agent.ejection();
+        health.is_none() && check.is_none() && agent.is_none()
     }
 
     /// Puts a node out or in by its limits, and into the topology what it is over.

@@ -120,6 +120,18 @@ impl Exchange {
         self.received_at.since(self.sent_at) / 2
     }
 
+    /// A load of which nothing is known but that its source was heard.
+    pub fn unmeasured(&self, rung: Rung, period: Duration) -> NodeLoad {
+        NodeLoad {
+            observed_at: self.observed_at(),
+            interval: period.min(PERIOD_MAX),
+            one_way: self.one_way().as_secs_f32(),
+            unseen_from: self.seen(),
+            rung,
+            ..NodeLoad::UNKNOWN
+        }
+    }
+
     /// What was on its way to the node is not seen yet, and what was on its way back is seen.
     fn seen(&self) -> OwnTraffic {
         OwnTraffic {

@@ -28,6 +28,8 @@ pub enum Rung {
     Snmp = 9,
     /// Load reports in response headers.
     Orca = 10,
+    /// Answers to HAProxy's agent check: what a node weighs, and no load.
+    AgentCheck = 11,
 }
 
 impl Rung {
@@ -44,6 +46,7 @@ impl Rung {
         (Self::Rdma, "rdma"),
         (Self::Snmp, "snmp"),
         (Self::Orca, "orca"),
+        (Self::AgentCheck, "agent_check"),
     ];
 
     /// The rung with this number; an unknown number is one of a newer version: some agent.

@@ -84,7 +84,7 @@ pub(super) struct Own {
     per_core: AtomicF32,
     /// Most own requests in flight, by rank, as whole numbers: a line has no room for more.
     limits: [AtomicU16; Rank::COUNT],
-    /// Its group's number, from 1; 0: it is in none.
+    /// Its group's number, from 1; 0: it is in none. And [`HAS_MOST`].
     pub(super) group: AtomicU32,
 }
 
@@ -128,6 +128,9 @@ pub(super) struct OutcomeCounters {
 
 /// In [`Own::limits`]; and so is whatever would be more.
 const NO_LIMIT: u16 = u16::MAX;
+
+/// In [`Own::group`]: the node has a bound of its own.
+pub(super) const HAS_MOST: u32 = 1 << 31;
 
 /// Four lines, none of them split.
 const _: () = assert!(size_of::<Slot>() == 4 * 64);
@@ -355,6 +358,12 @@ impl Own {
         self.prior_runnable.store(terms.prior_runnable);
         self.prior_in_flight.store(terms.prior_in_flight);
         self.per_core.store(terms.per_core);
+    }
+
+    /// Its group's number; the node's own bound stays.
+    pub(super) fn set_group(&self, number: u32) {
+        let has_most = self.group.load(Ordering::Relaxed) & HAS_MOST;
+        self.group.store(number | has_most, Ordering::Relaxed);
     }
 
     pub(super) fn set_limits(&self, limits: [f32; Rank::COUNT]) {

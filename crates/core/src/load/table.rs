@@ -3,12 +3,14 @@
 //! All is plain atomics: no thread waits for another. A picker that meets a writer at work reads
 //! again, and after a few tries takes the node as unknown for this one decision.
 
+mod most;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::accounts::Accounts;
 use super::counters::{CounterSlot, Counters};
-use super::slot::Slot;
+use super::slot::{HAS_MOST, Slot};
 use super::words::{Agreed, FirstWord, WordBox, WordOp, WordReply, WordRequest};
 use super::{Group, LimitBy, LoadBrief, NodeLoad, OwnTraffic};
 use crate::ids::{GroupId, NodeId, SiteId};
@@ -166,6 +168,8 @@ pub struct LoadTable {
     ramps: Places<AtomicU64>,
     accounts: Accounts,
     groups: Places<GroupSlot>,
+    /// By node: see [`most`].
+    most: Places<AtomicU64>,
 }
 
 /// What all nodes of a group have together.
@@ -223,6 +227,7 @@ impl LoadTable {
             ramps: Places::new(nodes, AtomicU64::default),
             accounts: Accounts::new(nodes, sites),
             groups: Places::new(0, GroupSlot::default),
+            most: Places::new(nodes, AtomicU64::default),
         }
     }
 
@@ -235,6 +240,7 @@ impl LoadTable {
         self.spared.reserve(nodes);
         self.steady.reserve(nodes);
         self.ramps.reserve(nodes);
+        self.most.reserve(nodes);
         self.sites.reserve(sites);
         self.kinds.reserve(sites);
         self.accounts.reserve(nodes, sites);
@@ -336,14 +342,14 @@ impl LoadTable {
             let node = NodeId(index as u32);
             let of = groups.iter().rposition(|it| it.nodes.contains(&node));
             let number = of.map_or(0, |group| group as u32 + 1);
-            slot.own.group.store(number, Ordering::Relaxed);
+            slot.own.set_group(number);
         }
     }
 
     /// The group that a node is in.
     #[inline]
     pub fn group_of(&self, node: NodeId) -> Option<GroupId> {
-        let number = self.slot(node).own.group.load(Ordering::Relaxed);
+        let number = self.slot(node).own.group.load(Ordering::Relaxed) & !HAS_MOST;
         number.checked_sub(1).map(GroupId)
     }
 
@@ -353,15 +359,6 @@ impl LoadTable {
         let slot = &self.groups[group.index()];
         let in_flight = slot.in_flight.load(Ordering::Relaxed);
         (in_flight, slot.limit.load(Ordering::Relaxed))
-    }
-
-    /// Whether the node's group, if it is in one, bears another request.
-    #[inline]
-    pub fn has_group_room(&self, node: NodeId) -> bool {
-        self.group_of(node).is_none_or(|group| {
-            let (in_flight, limit) = self.group(group);
-            in_flight < limit
-        })
     }
 
     /// Sets how many own requests a group's nodes may have together.

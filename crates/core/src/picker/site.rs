@@ -126,7 +126,7 @@ impl PickerSite {
     ) -> Option<Choice> {
         let choice = self.pick(view, prng);
         let has_room = self.admits(view, choice.node, priority, passes);
-        if has_room && view.table.has_group_room(choice.node) {
+        if has_room && view.table.bears_another(choice.node) {
             return Some(choice);
         }
         if !has_room && !self.admission.looks_further() {
@@ -152,7 +152,7 @@ impl PickerSite {
         priority: Priority,
         passes: Passes,
     ) -> bool {
-        self.admits(view, node, priority, passes) && view.table.has_group_room(node)
+        self.admits(view, node, priority, passes) && view.table.bears_another(node)
     }
 
     /// Whether the node itself bears another one; one that does not use what is full behind it finds room

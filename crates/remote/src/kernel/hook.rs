@@ -350,7 +350,8 @@ fn xdp_mode(rung: Rung) -> Option<XdpFlags> {
         | Rung::SharedMemory
         | Rung::Rdma
         | Rung::Snmp
-        | Rung::Orca => None,
+        | Rung::Orca
+        | Rung::AgentCheck => None,
     }
 }
 

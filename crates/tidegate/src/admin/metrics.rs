@@ -12,6 +12,7 @@ use tidegate_core::load::{NodeLoad, Rung};
 use tidegate_core::topology::{AdminState, GroupId, Health, Membership, NodeId, SiteId, Topology};
 use tidegate_proxy::{Ending, HistogramSnapshot, NodeSnapshot, Reason, SiteSnapshot};
 
+use super::agents;
 use super::checks;
 use super::findings;
 use super::plane::{Look, Plane};
@@ -70,6 +71,7 @@ pub(crate) fn metrics(plane: &Plane, format: Format) -> String {
     scene.reads(&mut text);
     checks::metrics(plane, &topology, &mut text);
     soft_limits::metrics(&topology, &mut text);
+    agents::metrics(plane, &topology, &mut text);
     sources::metrics(plane, &mut text);
     throttles::metrics(plane, &mut text);
     findings::metrics(plane, &mut text);

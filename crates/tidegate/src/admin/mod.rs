@@ -19,6 +19,7 @@
 //! for it.
 
 mod access;
+mod agents;
 mod api;
 mod checks;
 pub(crate) mod culprits;

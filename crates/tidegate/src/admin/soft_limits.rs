@@ -34,7 +34,7 @@ pub(super) fn note(plane: &Plane, topology: &Topology, id: NodeId) -> Option<Str
     );
     let out = match node.ejection.map(|it| it.cause) {
         Some(Cause::SoftLimit) => "",
-        Some(Cause::Failures | Cause::Silence | Cause::Errors | Cause::Check) => {
+        Some(Cause::Failures | Cause::Silence | Cause::Errors | Cause::Check | Cause::Agent) => {
             "; it is out for more than that"
         }
         None => "; it is used all the same, as too many nodes are out",

@@ -8,6 +8,7 @@ use tidegate_core::topology::{Health, Membership, NodeId, SiteId, Topology};
 use tidegate_culprits::live::front_end::ResourceNode;
 use tidegate_proxy::{Ending, HistogramSnapshot, NodeSnapshot, Reason, SiteSnapshot, Snapshot};
 
+use super::agents;
 use super::checks;
 use super::plane::{Look, Plane};
 use super::soft_limits;
@@ -311,6 +312,7 @@ pub(super) fn node_status(
         slow_start: checks::slow_start(plane, topology, id),
         checks: checks::status(plane, look, topology, id),
         soft_limit: soft_limits::status(topology, id),
+        agent: agents::status(plane, look, topology, id),
         weight: node.weight,
         rung: rung.label().into(),
         load,

@@ -8,6 +8,7 @@ use tidegate_proxy::{NodeSnapshot, Reason};
 use super::checks;
 use super::plane::{Look, Plane};
 use super::soft_limits;
+use crate::driver::why_agent_has_it_out;
 use crate::models::Trouble;
 
 /// An error is worth a sentence for so long, where nothing else is wrong.
@@ -32,6 +33,7 @@ pub(super) fn trouble(plane: &Plane, look: &Look, topology: &Topology, id: NodeI
     };
     let by_check = checks::failing(topology, id);
     trouble.notes = notes(&trouble, ejected, &by_check, look.now);
+    trouble.notes.extend(why_agent_has_it_out(node));
     trouble.notes.extend(soft_limits::note(plane, topology, id));
     trouble
         .notes
@@ -61,6 +63,7 @@ fn notes(
             Cause::Errors => "most of its answers were errors and the others' were not",
             Cause::Check => by_check,
             Cause::SoftLimit => "it is about to run out of a resource",
+            Cause::Agent => "its agent says so",
         };
         let ago = spell(now.since(ejection.since).as_secs_f64());
         notes.push(format!("ejected {ago} ago because {why}"));
@@ -101,6 +104,9 @@ fn back(ejection: Ejection, now: Timestamp) -> String {
         Cause::Check => "it returns when it passes its check".into(),
         Cause::SoftLimit => {
             "it returns when less is used for a while, as its load record shows".into()
+        }
+        Cause::Agent => {
+            "it returns when its agent says otherwise: what that said last stands".into()
         }
     }
 }

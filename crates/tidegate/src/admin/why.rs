@@ -13,6 +13,7 @@ use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{AdminState, Health, NodeId, SiteId, Topology};
 use tidegate_proxy::Recent;
 
+use super::agents;
 use super::findings;
 use super::plane::{Look, Plane};
 use super::shares;
@@ -205,6 +206,7 @@ fn node_reasons(
     let node = topology.node(id);
     let site = topology.site(node.site);
     let mut reasons = Vec::new();
+    reasons.extend(agents::state_reason(node));
     match node.admin {
         AdminState::Ready => {}
         AdminState::Drain => reasons.push("it gets no new requests: an operator drains it".into()),
@@ -240,6 +242,7 @@ fn node_reasons(
         });
     }
     reasons.push(load_reason(status));
+    reasons.extend(agents::reasons(&plane.shared.table, topology, id, status));
     reasons.extend(soft_limits::reason(plane, look, topology, id));
     let limit = plane.shared.table.limit(id, Rank::LOWEST);
     if limit.is_finite() {
@@ -272,10 +275,19 @@ fn load_reason(status: &NodeStatus) -> String {
         error.map_or(String::new(), |error| format!(" ({error})"))
     };
     match (&status.load, &status.reads) {
+        (Some(load), _) if load.fresh && status.agent.is_some() => format!(
+            "its agent was heard {:.1} s ago ({}); it tells no load: own requests in flight and latencies decide",
+            load.age_seconds, status.rung
+        ),
         (Some(load), _) if load.fresh => format!(
             "its load is known by {}, {:.1} ms old",
             status.rung,
             load.age_seconds * 1e3
+        ),
+        (Some(load), _) if status.agent.is_some() => format!(
+            "its agent was heard {:.1} s ago, and what it said stands{}",
+            load.age_seconds,
+            trouble()
         ),
         (Some(load), _) => format!(
             "its last load is {:.1} s old and not believed any more{}",
@@ -307,6 +319,9 @@ fn site_reasons(plane: &Plane, now: Timestamp, topology: &Topology, id: SiteId) 
             AdminState::Ready => {}
             AdminState::Drain => reasons.push(format!("{} is drained by an operator", node.name)),
             AdminState::Maint => reasons.push(format!("{} is out of service", node.name)),
+        }
+        if let Some(said) = agents::state_reason(node) {
+            reasons.push(format!("{}: {said}", node.name));
         }
         if node.withheld {
             reasons.push(format!(

@@ -283,7 +283,8 @@ table! {
     pub(crate) struct NodeLoadFile {
         /// `auto` is `udp` where a key is given here or in `[load]`, else `none`.
         transport: TransportName = TransportName::Auto;
-        /// udp, snmp: where the node's agent answers. By default port 9901 of the node's host, or port 161.
+        /// udp, snmp, agent_check: where the node's agent answers. By default port 9901 of the node's host, or port 161;
+        /// agent_check needs it.
         address: Option<SocketAddr> = None;
         /// udp: file with this node's key, or with masters other than those of `[load]`. Relative to this
         /// file.
@@ -309,7 +310,9 @@ table! {
         privacy: Option<PrivacyName> = None;
         /// snmp 3: file with the password for that, in one line; as `community_file`.
         privacy_file: Option<PathBuf> = None;
-        /// snmp: time between two polls. Not set: 500 ms.
+        /// agent_check: what is sent first, as it is, up to 512 bytes: most agents that read a line want `\n` at its end.
+        send: Option<String> = None;
+        /// snmp, agent_check: time between two polls. Not set: 500 ms, or 2 s.
         period: Option<Duration> = None, in Some(PERIOD_MIN)..=Some(PERIOD_MAX);
         /// snmp: metrics with another period, like `{ memory = "5s" }`.
         periods: Option<PeriodsFile> = None;
@@ -330,6 +333,9 @@ names! {
         Shm = "shm",
         /// Asking an agent of SNMP: `snmpd`, or a device's own.
         Snmp = "snmp",
+        /// Asking an agent of HAProxy's agent check. It tells no load: what it says of the node's weight, health, state and
+        /// bound is followed.
+        AgentCheck = "agent_check",
         /// Not at all: own requests in flight and latencies decide.
         None = "none",
     }

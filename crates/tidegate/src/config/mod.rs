@@ -228,6 +228,18 @@ impl NodeRead {
     pub(crate) fn has_region(&self) -> bool {
         matches!(self, Self::Udp { .. } | Self::Shm { .. })
     }
+
+    /// Whether it tells the load of a node that has no requests.
+    pub(crate) fn suits_resources(&self) -> bool {
+        match self {
+            Self::None => false,
+            Self::Udp { .. } | Self::Shm { .. } => true,
+            Self::Reported(source) => match **source {
+                SourceConfig::Snmp(_) => true,
+                SourceConfig::AgentCheck(_) => false,
+            },
+        }
+    }
 }
 
 /// Reads what an agent measures: `host`, or the path of a control group.

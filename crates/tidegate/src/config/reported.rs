@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tidegate_core::load::ReportedMetric;
 use tidegate_reported::{
-    AuthKind, CustomObject, ObjectId, Periods, PrivacyKind, Secret, SnmpConfig, SnmpUser,
-    SnmpVersion, SourceConfig,
+    AgentCheckConfig, AuthKind, CustomObject, ObjectId, Periods, PrivacyKind, Secret, SnmpConfig,
+    SnmpUser, SnmpVersion, SourceConfig,
 };
 
 use super::NodeRead;
@@ -24,6 +24,10 @@ const PERIOD: Duration = Duration::from_millis(500);
 pub(super) const PERIOD_MIN: Duration = Duration::from_millis(100);
 /// Four of them are the longest for which a load is believed.
 pub(super) const PERIOD_MAX: Duration = Duration::from_secs(15);
+/// The same of agents of HAProxy's agent check, as HAProxy has it.
+const AGENT_PERIOD: Duration = Duration::from_secs(2);
+/// Longest question to one, bytes.
+const QUESTION_BYTES_MAX: usize = 512;
 /// Most objects of one node.
 const OBJECTS_MAX: usize = 16;
 /// Longest community, password and user's name, bytes.
@@ -151,6 +155,29 @@ impl Checker<'_> {
             return None;
         }
         Some(NodeRead::Reported(Box::new(SourceConfig::Snmp(config))))
+    }
+
+    /// A node whose agent is asked as HAProxy asks it.
+    pub(super) fn agent_check_read(&mut self, load: &NodeLoadFile) -> Option<NodeRead> {
+        let address = load.address.value;
+        if address.is_none() {
+            let message = "`address` is missing: where does the node's agent answer?";
+            self.problem(load.transport.place(), message, "needs `address`");
+        }
+        let send = load.send.value.clone().unwrap_or_default();
+        if send.len() > QUESTION_BYTES_MAX {
+            let message = format!("`send` is longer than {QUESTION_BYTES_MAX} bytes");
+            self.problem(load.send.place(), message, "too long");
+            return None;
+        }
+        let config = AgentCheckConfig {
+            address: address?,
+            send,
+            period: load.period.value.unwrap_or(AGENT_PERIOD),
+        };
+        Some(NodeRead::Reported(Box::new(SourceConfig::AgentCheck(
+            config,
+        ))))
     }
 
     fn community(&mut self, load: &NodeLoadFile) -> Option<Secret> {
@@ -283,10 +310,11 @@ impl Checker<'_> {
         })
     }
 
-    /// Keys of SNMP that stand at a node which is read otherwise, with whether they fit.
+    /// Keys of loads that others report, with whether they fit the way in which the node is read.
     pub(super) fn reported_keys(
         load: &NodeLoadFile,
-    ) -> [(&'static str, Option<Range<usize>>, bool); 10] {
+    ) -> [(&'static str, Option<Range<usize>>, bool); 11] {
+        let agent_check = load.transport.value == TransportName::AgentCheck;
         let snmp = load.transport.value == TransportName::Snmp;
         [
             ("version", load.version.at.clone(), snmp),
@@ -296,7 +324,8 @@ impl Checker<'_> {
             ("auth_file", load.auth_file.at.clone(), snmp),
             ("privacy", load.privacy.at.clone(), snmp),
             ("privacy_file", load.privacy_file.at.clone(), snmp),
-            ("period", load.period.at.clone(), snmp),
+            ("send", load.send.at.clone(), agent_check),
+            ("period", load.period.at.clone(), snmp || agent_check),
             ("periods", load.periods.at.clone(), snmp),
             ("oids", load.oids.at.clone(), snmp),
         ]

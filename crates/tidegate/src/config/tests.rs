@@ -5,6 +5,7 @@ use std::net::Ipv6Addr;
 use std::path::Path;
 
 use tidegate_proxy::{LimitStatus, SessionSource};
+use tidegate_reported::AgentCheckConfig;
 
 use super::*;
 use crate::testing::key_folder;
@@ -405,6 +406,38 @@ fn a_load_by_snmp_has_what_its_version_needs_and_nothing_else() {
     }
     for path in [good, lines, short] {
         std::fs::remove_file(path).unwrap();
+    }
+}
+
+#[test]
+fn an_agent_that_is_asked_as_haproxy_does_has_an_address_and_a_question() {
+    let load = "transport = \"agent_check\", address = \"10.0.0.1:9902\"";
+    let NodeRead::Reported(source) = read_of_n1(load, SHARED).unwrap() else {
+        panic!("{load} is another way");
+    };
+    let wanted = AgentCheckConfig {
+        address: ([10, 0, 0, 1], 9902).into(),
+        send: String::new(),
+        period: Duration::from_secs(2),
+    };
+    assert_eq!(*source, SourceConfig::AgentCheck(wanted));
+    for (load, wanted) in [
+        ("transport = \"agent_check\"".into(), "`address` is missing"),
+        (
+            format!("{load}, send = \"{}\"", "x".repeat(513)),
+            "`send` is longer than 512 bytes",
+        ),
+        (
+            format!("{load}, oids = []"),
+            "transport `agent_check` has no `oids`",
+        ),
+        (
+            "transport = \"none\", send = \"a\"".into(),
+            "transport `none` has no `send`",
+        ),
+    ] {
+        let found = read_of_n1(&load, "").unwrap_err();
+        assert!(found.contains(wanted), "{load}: {found}");
     }
 }
 

@@ -658,6 +658,10 @@ impl Checker<'_> {
                     let message = format!("nobody reads the resource `{name}`");
                     let label = "a resource is there to be read: it needs `load`";
                     self.problem(node.role.place(), message, label);
+                } else if !read.suits_resources() {
+                    let message = format!("the load of the resource `{name}` cannot come so");
+                    let label = "this tells no load without requests";
+                    self.problem(node.load.transport.place(), message, label);
                 }
                 Some(Resource {
                     name: name.clone(),

@@ -101,6 +101,7 @@ impl Checker<'_> {
                 None
             }
             TransportName::Snmp => self.snmp_read(load, at.ip()),
+            TransportName::AgentCheck => self.agent_check_read(load),
             TransportName::Shm => {
                 let path = load.path.value.as_ref().map(|path| self.path(path));
                 if path.is_none() {
@@ -146,7 +147,8 @@ impl Checker<'_> {
         let transport = load.transport.value;
         let udp = matches!(transport, TransportName::Udp | TransportName::Auto);
         let shm = transport == TransportName::Shm;
-        let has_address = udp || transport == TransportName::Snmp;
+        let has_address =
+            udp || matches!(transport, TransportName::Snmp | TransportName::AgentCheck);
         let keys = [
             ("address", load.address.at.clone(), has_address),
             ("key_file", load.key_file.at.clone(), udp),

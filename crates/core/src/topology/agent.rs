@@ -1,0 +1,212 @@
+//! What a node's own agent says of it, in the words of HAProxy's agent check: what it weighs, whether it is well, whether it is in
+//! service, how many requests it bears.
+//!
+//! ```text
+//! W      NN%: w NN / 100;  weight:NN: NN              w: configured weight
+//! out    down, fail or stopped, until up;             an ejection: it fails open as all of them do
+//!        W = 0, until W > 0
+//! state  drain or maint, until ready                  beside the operator's: requests need both to be `ready`
+//! most   maxconn: own requests in flight; 0: no bound
+//! ```
+//!
+//! Inputs: the agent's answers, in their order. What an answer does not say stays as it was. So only the agent takes back what
+//! it has set, and one that is gone changes nothing.
+//!
+//! Failure case: an agent that ends after it has said `down` keeps its node out, until it says `up` or the node's load is
+//! configured otherwise.
+//! Source: HAProxy's manual, `agent-check`.
+
+use std::sync::Arc;
+
+use super::{AdminState, Cause, Ejection};
+use crate::time::Timestamp;
+
+/// What a node weighs, as its agent says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum AgentWeight {
+    /// Of its configured weight.
+    Share(f32),
+    /// In place of that.
+    Absolute(f32),
+}
+
+/// Whether a node is well, as its agent says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AgentHealth {
+    /// It is.
+    Up,
+    /// It is not.
+    Down {
+        /// The agent's word: `down`, `fail` or `stopped`.
+        word: &'static str,
+        /// Why, in the agent's words; it may be empty.
+        reason: Arc<str>,
+    },
+}
+
+/// What one answer says. What it does not say stays as it was.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AgentAnswer {
+    /// What the node weighs.
+    pub weight: Option<AgentWeight>,
+    /// Whether it is in service.
+    pub state: Option<AdminState>,
+    /// Whether it is well.
+    pub health: Option<AgentHealth>,
+    /// How many own requests it bears; zero: as many as come.
+    pub most: Option<u32>,
+}
+
+/// A node that its agent has out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentDown {
+    /// Since when.
+    pub since: Timestamp,
+    /// The agent's word for it.
+    pub word: &'static str,
+    /// Why; it may be empty.
+    pub reason: Arc<str>,
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AgentState {
+    /// What the node weighs; none: as configured.
+    pub weight: Option<AgentWeight>,
+    /// Since when that is nothing.
+    pub weightless_since: Option<Timestamp>,
+    /// Whether it is in service.
+    pub state: AdminState,
+    /// Why it is not well.
+    pub down: Option<AgentDown>,
+    /// Most own requests in flight.
+    pub most: Option<u32>,
+}
+
+impl AgentState {
+    /// Takes an answer in; whether it changes anything.
+    pub fn on_answer(&mut self, answer: &AgentAnswer, at: Timestamp) -> bool {
+        let before = self.clone();
+        if let Some(weight) = answer.weight {
+            self.weight = Some(weight);
+            let (AgentWeight::Share(number) | AgentWeight::Absolute(number)) = weight;
+            let is_nothing = number <= 0.0;
+            self.weightless_since = is_nothing.then(|| self.weightless_since.unwrap_or(at));
+        }
+        self.state = answer.state.unwrap_or(self.state);
+        match &answer.health {
+            None => {}
+            Some(AgentHealth::Up) => self.down = None,
+            Some(AgentHealth::Down { word, reason }) => {
+                self.down = Some(AgentDown {
+                    since: self.down.as_ref().map_or(at, |down| down.since),
+                    word,
+                    reason: Arc::clone(reason),
+                });
+            }
+        }
+        if let Some(most) = answer.most {
+            self.most = (most > 0).then_some(most);
+        }
+        *self != before
+    }
+
+    /// What a node weighs that is configured with this weight.
+    pub fn weight_of(&self, configured: f32) -> f32 {
+        match self.weight {
+            None => configured,
+            Some(AgentWeight::Share(share)) => configured * share,
+            Some(AgentWeight::Absolute(weight)) => weight,
+        }
+    }
+
+    /// Since when the agent has the node out, if it has.
+    pub fn ejection(&self) -> Option<Ejection> {
+        let down = self.down.as_ref().map(|down| down.since);
+        let since = down.or(self.weightless_since)?;
+        Some(Ejection {
+            cause: Cause::Agent,
+            since,
+            until: since,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::from_millis(ms)
+    }
+
+    fn down(reason: &str) -> AgentAnswer {
+        AgentAnswer {
+            health: Some(AgentHealth::Down {
+                word: "down",
+                reason: reason.into(),
+            }),
+            ..AgentAnswer::default()
+        }
+    }
+
+    fn weight(weight: AgentWeight) -> AgentAnswer {
+        AgentAnswer {
+            weight: Some(weight),
+            ..AgentAnswer::default()
+        }
+    }
+
+    #[test]
+    fn what_is_not_said_stays() {
+        let mut state = AgentState::default();
+        let drain = AgentAnswer {
+            state: Some(AdminState::Drain),
+            most: Some(20),
+            ..AgentAnswer::default()
+        };
+        assert!(state.on_answer(&drain, at(1)));
+        assert!(!state.on_answer(&drain, at(2)), "said again");
+        assert!(state.on_answer(&weight(AgentWeight::Share(0.5)), at(3)));
+        assert!(state.on_answer(&down("disk"), at(4)));
+        assert!(!state.on_answer(&AgentAnswer::default(), at(5)));
+        assert_eq!(state.state, AdminState::Drain);
+        assert_eq!(state.most, Some(20));
+        assert_eq!(state.weight_of(3.0), 1.5);
+        let unbound = AgentAnswer {
+            most: Some(0),
+            ..AgentAnswer::default()
+        };
+        assert!(state.on_answer(&unbound, at(6)));
+        assert_eq!(state.most, None);
+    }
+
+    #[test]
+    fn it_is_out_since_the_first_answer_that_says_so() {
+        let mut state = AgentState::default();
+        state.on_answer(&down("disk"), at(10));
+        assert!(
+            state.on_answer(&down("two disks"), at(20)),
+            "another reason"
+        );
+        assert_eq!(state.ejection().unwrap().since, at(10));
+        let up = AgentAnswer {
+            health: Some(AgentHealth::Up),
+            ..AgentAnswer::default()
+        };
+        assert!(state.on_answer(&up, at(30)));
+        assert_eq!(state.ejection(), None);
+    }
+
+    #[test]
+    fn a_weight_of_nothing_has_it_out_whatever_else_is_said() {
+        let mut state = AgentState::default();
+        state.on_answer(&weight(AgentWeight::Absolute(0.0)), at(10));
+        state.on_answer(&weight(AgentWeight::Share(0.0)), at(20));
+        assert_eq!(state.ejection().unwrap().since, at(10));
+        assert_eq!(state.ejection().unwrap().cause, Cause::Agent);
+        state.on_answer(&weight(AgentWeight::Absolute(7.0)), at(30));
+        assert_eq!(state.ejection(), None);
+        assert_eq!(state.weight_of(3.0), 7.0);
+    }
+}
