@@ -252,6 +252,36 @@ fn a_hook_that_was_cut_off_is_not_begun_again_for_its_generation() {
     assert_eq!(node.read("target"), "n1 serves blog");
 }
 
+/// Its words are lost with the agent, and a front-end that had not seen the move begins them.
+#[test]
+fn a_word_that_begins_in_the_generation_of_a_hook_that_was_cut_off_gets_the_next_one() {
+    let node = Node::new("behind");
+    if !counts(&node) {
+        return;
+    }
+    let memory = Node::region();
+    let agent = node.agent(&memory, "sleep 600");
+    moved(&node, &memory, 5);
+    eventually("the hook runs", || {
+        (node.read("log") == "5 blog:shop\n").then_some(())
+    });
+    drop(agent);
+    let memory = Node::region();
+    let agent = node.agent(&memory, "exit 0");
+    assign(&memory, serves(5, BLOG));
+    said(&memory, 6, AgentStep::HookDone);
+    let word = memory.word(ASSIGNMENT_WORD).unwrap();
+    assert_eq!(Assignment::unpack(word), Ok(Some(serves(6, BLOG))));
+    let events = agent.events();
+    assert_eq!(
+        names(&events),
+        ["hook_cut_off", "hook_begun", "hook_done"],
+        "{events:?}"
+    );
+    drop(agent);
+    assert_eq!(node.read("log"), "5 blog:shop\n6 :blog\n");
+}
+
 #[test]
 fn nothing_is_run_where_numbers_mean_other_sites() {
     let node = Node::new("others");

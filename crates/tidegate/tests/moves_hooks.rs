@@ -507,10 +507,16 @@ fn killed_while_its_hook_runs(scene: &mut Scene) {
     let held = scene.last().folder.join("held");
     eventually("the hook runs", || held.exists().then_some(()));
     let node = scene.nodes.last_mut().unwrap();
-    signal(node.agent.as_ref().unwrap().id(), "KILL");
-    node.agent = None;
     let left = std::fs::read_to_string(node.folder.join("gate.pid")).unwrap();
     let left = left.trim();
+    // It is on the disk some time after the command has begun: one that is not noted yet is not known to the next agent.
+    let note = node.folder.join("state/moves.command");
+    eventually("the agent has noted that command", || {
+        let noted = std::fs::read_to_string(&note).ok()?;
+        noted.starts_with(&format!("{left} ")).then_some(())
+    });
+    signal(node.agent.as_ref().unwrap().id(), "KILL");
+    node.agent = None;
     assert!(runs(left), "the command outlives its agent");
     node.start_agent();
     eventually("the next agent ends it", || (!runs(left)).then_some(()));

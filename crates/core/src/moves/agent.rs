@@ -8,6 +8,8 @@
 //!               the agent
 //! kept          generation, site, whether it is lent, and the hook that was ordered last, on the disk before B says anything of it
 //! start         A blank: kept generation + 1, serving the kept site; without a file front-ends say where it begins
+//! began behind  A SERVING in the very generation whose hook an agent before this one ordered, and servers set up otherwise:
+//!               A -> generation + 1, for which the hook runs
 //! unsure        a hook was cut off, or could not be undone: whatever site the node serves next, the hook runs for it
 //! ```
 //!
@@ -86,6 +88,8 @@ pub struct HookOrder {
 /// What an agent does after a look, in this order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AgentTurn {
+    /// What A becomes, if it still holds what was looked at. There is nothing else to do then.
+    pub renumbered: Option<Assignment>,
     /// What is to be on the disk first.
     pub keep: Option<KeptAssignment>,
     /// What B becomes.
@@ -144,6 +148,12 @@ impl AgentPart {
         if !self.follows(assignment.generation) {
             return AgentTurn::default();
         }
+        if self.was_begun_before(assignment) {
+            return AgentTurn {
+                renumbered: Some(assignment.renumbered()),
+                ..AgentTurn::default()
+            };
+        }
         let run = match assignment.state {
             AssignmentState::Serving => self.serves(assignment),
             AssignmentState::Draining { .. } => {
@@ -156,6 +166,7 @@ impl AgentPart {
             }
         };
         AgentTurn {
+            renumbered: None,
             keep: self.keep(assignment),
             status: self.tell(view.connections),
             run,
@@ -210,11 +221,22 @@ impl AgentPart {
         if !self.is_unsure {
             self.set_up.get_or_insert(site);
         }
-        let again = self.set_up != Some(site) && self.has_hook && self.step == AgentStep::Begun;
-        match again {
+        match self.wants_hook(site) {
             true => self.order(site, self.set_up),
             false => None,
         }
+    }
+
+    fn wants_hook(&self, site: SiteNumber) -> bool {
+        let is_set_up = self.set_up == Some(site) || (self.set_up.is_none() && !self.is_unsure);
+        !is_set_up && self.has_hook && self.step == AgentStep::Begun
+    }
+
+    /// Whether a node that serves has to be set up in a generation whose hook an agent before this one ordered. A front-end that
+    /// had not seen the move, or had lost its words too, begins a blank word like that; and no front-end takes it back.
+    fn was_begun_before(&self, assignment: Assignment) -> bool {
+        let is_ordered = self.ordered == self.generation && self.running.is_none();
+        assignment.is_serving() && is_ordered && self.wants_hook(assignment.site)
     }
 
     /// One hook at a time: one of an older generation ends first. One that an agent before this one has begun is not
@@ -294,6 +316,7 @@ impl AgentPart {
 
 #[cfg(test)]
 mod tests {
+    use super::super::lease::first_assignment;
     use super::*;
     use crate::prng::Prng;
 
@@ -462,6 +485,37 @@ mod tests {
         agent.look(&view(switching, 0));
         agent.look(&ended(switching, Some(1)));
         assert_eq!(agent.look(&view(back, 0)).run, None);
+    }
+
+    /// The agent was killed while the hook of generation 5 ran. The blank word is begun by a front-end that had not seen that move.
+    #[test]
+    fn a_word_that_begins_in_the_generation_of_a_hook_that_was_cut_off_gets_a_later_one() {
+        let begun = first_assignment(Some(serves(4, Y)), Y);
+        assert_eq!(begun, serves(5, Y));
+        let mut agent = AgentPart::new(true, kept_after(5, Y, false));
+        let turn = agent.look(&view(begun, 0));
+        let renumbered = AgentTurn {
+            renumbered: Some(serves(6, Y)),
+            ..AgentTurn::default()
+        };
+        assert_eq!(turn, renumbered);
+        assert_eq!(agent.look(&view(begun, 0)), renumbered, "until it has it");
+        let turn = agent.look(&view(serves(6, Y), 0));
+        let run = turn.run.map(|it| (it.generation.get(), it.site, it.from));
+        assert_eq!(run, Some((6, Y, None)));
+        let turn = agent.look(&ended(serves(6, Y), Some(0)));
+        assert_eq!(step(turn), (6, AgentStep::HookDone));
+        // One that fails is not run again by itself.
+        let mut agent = AgentPart::new(true, kept_after(5, Y, false));
+        agent.look(&view(serves(6, Y), 0));
+        let turn = agent.look(&ended(serves(6, Y), Some(1)));
+        assert_eq!(step(turn), (6, AgentStep::HookFailed));
+        let turn = agent.look(&view(serves(6, Y), 0));
+        assert_eq!((turn.renumbered, turn.run), (None, None));
+        // What is set up for its site needs none, whichever agent did that.
+        let mut agent = AgentPart::new(true, kept_after(5, Y, true));
+        let turn = agent.look(&view(begun, 0));
+        assert_eq!((turn.renumbered, step(turn)), (None, (5, AgentStep::Begun)));
     }
 
     #[test]

@@ -141,7 +141,10 @@ pub enum NoMove {
     /// A node's word is older than the locks.
     #[error("the word of node {0} is older than the locks")]
     OldView(u16),
-    /// The node is silent, or on its way.
+    /// The node is silent, or its word is about to begin anew.
+    #[error("the word of the node is not read")]
+    NotRead,
+    /// The node is on its way.
     #[error("the node does not serve")]
     NotServing,
     /// The node is of that site already.
@@ -175,6 +178,7 @@ impl NoMove {
             | Self::DonorTaken
             | Self::WindowOver
             | Self::OldView(_)
+            | Self::NotRead
             | Self::NotServing
             | Self::OwnSite
             | Self::ComesAlready
@@ -301,7 +305,7 @@ impl<'a> MoveView<'a> {
         is_free(receiver.lock, NoMove::ReceiverTaken)?;
         let assignment = match self.nodes.get(wish.node.index()) {
             Some(NodeReading::Read { assignment, .. }) => *assignment,
-            Some(NodeReading::Silent | NodeReading::Unread) => return Err(NoMove::NotServing),
+            Some(NodeReading::Silent | NodeReading::Unread) => return Err(NoMove::NotRead),
             None => return Err(NoMove::Unknown),
         };
         let donor = self.reading(assignment.site)?;

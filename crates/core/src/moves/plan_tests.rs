@@ -190,7 +190,7 @@ fn nodes_are_asked_after_the_locks_were_read() {
 fn the_node_serves_another_site_and_is_not_kept_there() {
     let mut it = world();
     it.nodes[2] = NodeReading::Silent;
-    assert_eq!(it.why_not(), NoMove::NotServing);
+    assert_eq!(it.why_not(), NoMove::NotRead);
     it.nodes[2] = read(drains(A, B));
     assert_eq!(it.why_not(), NoMove::NotServing);
     it.nodes[2] = read(drains(B, A));

@@ -513,6 +513,16 @@ impl Assignment {
         }
     }
 
+    /// The same in a later generation, as a word that begins.
+    #[must_use]
+    pub fn renumbered(self) -> Self {
+        Self {
+            generation: self.generation.next(),
+            cause: MoveCause::Start,
+            ..self
+        }
+    }
+
     /// The same node, kept where it is by operators or not. A change like any other: no value comes back.
     #[must_use]
     pub const fn with_pin(self, pinned: bool) -> Self {

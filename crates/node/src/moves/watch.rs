@@ -207,7 +207,10 @@ impl Watcher {
             ended: self.ended(),
         };
         let turn = self.part.look(&view);
-        self.carry_out(turn);
+        match assignment.zip(turn.renumbered) {
+            Some((held, new)) => self.renumber(held, new),
+            None => self.carry_out(turn),
+        }
         match counts {
             true => COUNT_PACE,
             false => PACE,
@@ -305,6 +308,25 @@ impl Watcher {
             }
         }
         Some(done.end)
+    }
+
+    /// A front-end that swaps it meanwhile is first.
+    fn renumber(&self, held: Assignment, new: Assignment) {
+        let swapped = self
+            .memory
+            .compare_and_swap(ASSIGNMENT_WORD, held.pack(), new.pack());
+        match swapped {
+            Ok(there) if there == held.pack() => self.say(
+                "hook_cut_off",
+                format!(
+                    "an agent before this one was cut off while it set the node up in generation {}: it is set up in {}",
+                    held.generation.get(),
+                    new.generation.get()
+                ),
+            ),
+            Ok(_) => {}
+            Err(error) => self.say("moves_not_told", format!("word A: {error}")),
+        }
     }
 
     /// Disk first, then the word, then the hook.

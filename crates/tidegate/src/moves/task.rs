@@ -479,8 +479,8 @@ impl MovesTask {
             let begins = matches!(self.trouble, Some(Trouble::Begins(_)));
             match self.plan(node, site, request.force)? {
                 Ok(plan) if is_followed => return Ok(plan),
-                // Words are on their way.
-                Err(NoMove::OldView(_) | NoMove::NoWords) if !is_over => {}
+                // Words are on their way, or late.
+                Err(NoMove::OldView(_) | NoMove::NoWords | NoMove::NotRead) if !is_over => {}
                 Ok(_) | Err(_) if (begins || !is_followed) && !is_over => {}
                 planned => {
                     let rule = planned.err().map(|it| it.to_string()).unwrap_or_default();
