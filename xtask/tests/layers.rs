@@ -113,7 +113,7 @@ const CRATES: &[(&str, Layers)] = &[
     (
         "remote",
         &[
-            &["clock", "inherited", "privilege", "region"],
+            &["child", "clock", "inherited", "privilege", "region"],
             &["memory", "realtime"],
             &["shm", "udp"],
             &["kernel", "reader"],

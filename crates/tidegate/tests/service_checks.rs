@@ -355,3 +355,46 @@ fn a_program_says_whether_a_node_is_well() {
     say("0");
     scene.passes("jobs");
 }
+
+/// A process that a test which fails leaves behind, unless it is ended.
+struct Left(u32);
+
+impl Left {
+    fn is_running(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0));
+        // A zombie where nothing waits for it.
+        stat.is_ok_and(|it| !it.contains(") Z "))
+    }
+}
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        if self.is_running() {
+            support::signal(self.0, "KILL");
+        }
+    }
+}
+
+#[test]
+fn the_program_of_a_check_does_not_outlive_a_front_end_that_is_killed() {
+    let folder = folder("service-exec-killed");
+    let note = folder.join("process");
+    let script = format!(
+        "echo $$ > {0}.new; mv {0}.new {0}; exec sleep 600",
+        note.display()
+    );
+    let check = format!(
+        "kind = \"exec\"\ntimeout = \"60s\"\ncommand = [\"/bin/sh\", \"-c\", \"{script}\"]"
+    );
+    let text = site("jobs", free_address(), &check);
+    let mut front_end = FrontEnd::start(&folder, &text);
+    let program = eventually("the program runs", || {
+        let noted = std::fs::read_to_string(&note).ok()?;
+        noted.trim().parse().ok().map(Left)
+    });
+    assert!(program.is_running());
+    front_end.process.end("KILL");
+    eventually("the program has ended", || {
+        (!program.is_running()).then_some(())
+    });
+}

@@ -1,7 +1,7 @@
 //! One command of a hook: an argument list without a shell, in a process group of its own, with a deadline and bounded output.
 //!
 //! Failure case: what a command leaves running in the background when it ends well is left alone; when the command runs out of
-//! time, its whole group is killed.
+//! time, its whole group is killed. When this process is killed, a check's command is killed, and what that has started stays.
 
 use std::io::{ErrorKind, PipeReader, Read as _};
 use std::process::{Child, Command, Stdio};
@@ -11,6 +11,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use tidegate_core::time::Timestamp;
+use tidegate_remote::child::end_with_parent;
 use tidegate_remote::clock;
 
 use super::left::LeftCommand;
@@ -57,15 +58,15 @@ pub(super) struct Limits<'a> {
     pub(super) left: Option<&'a LeftCommand>,
 }
 
-/// Runs a command that is no hook's to its end, in its process group: by itself, at the deadline, or once `stop` is set. What it
-/// writes is thrown away.
+/// Runs a command that is no hook's to its end, in its process group: by itself, at the deadline, once `stop` is set, or as this
+/// process is killed. What it writes is thrown away.
 pub fn run_command(
     arguments: &[String],
     environment: &[(&str, String)],
     deadline: Timestamp,
     stop: &AtomicBool,
 ) -> std::io::Result<CommandEnd> {
-    let (child, output) = start(arguments, environment)?;
+    let (child, output) = start(arguments, environment, end_with_parent)?;
     let running = Running {
         child,
         output: Some(output),
@@ -89,7 +90,8 @@ pub(super) fn run(
         end: CommandEnd::NotStarted(error.to_string()),
         output: String::new(),
     };
-    match start(arguments, environment) {
+    // A hook's is ended by the next agent, with all of its group.
+    match start(arguments, environment, |_| {}) {
         Ok((child, output)) => Running {
             child,
             output: Some(output),
@@ -103,6 +105,7 @@ pub(super) fn run(
 fn start(
     arguments: &[String],
     environment: &[(&str, String)],
+    prepare: impl FnOnce(&mut Command),
 ) -> std::io::Result<(Child, PipeReader)> {
     use std::os::unix::process::CommandExt as _;
     let (program, rest) = arguments.split_first().ok_or(ErrorKind::InvalidInput)?;
@@ -119,6 +122,7 @@ fn start(
         .stdout(writer.try_clone()?)
         .stderr(writer)
         .process_group(0);
+    prepare(&mut command);
     Ok((command.spawn()?, reader))
 }
 
