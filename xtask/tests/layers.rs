@@ -159,6 +159,7 @@ const CRATES: &[(&str, Layers)] = &[
                 "output",
                 "replace",
                 "rungs",
+                "seats",
                 "secret_file",
             ],
             &["key_file", "overrides_file", "text", "token"],

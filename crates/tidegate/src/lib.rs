@@ -31,6 +31,7 @@ mod replace;
 mod resources;
 mod run;
 mod rungs;
+mod seats;
 mod secret_file;
 mod signals;
 mod simulate;

@@ -307,6 +307,31 @@ fn clients_that_mean_no_good_cost_their_own_connection_only() {
     assert!(answer.ends_with("%\n"), "{answer}");
 }
 
+/// More than there are seats, each of which would be closed after seconds.
+#[test]
+fn connections_that_say_nothing_give_way_to_those_that_ask() {
+    let folder = folder("agent-reports-silent");
+    let agent = Reporter::start(&folder);
+    let first = OrcaClient::connect(agent.orca).unwrap();
+    let mut reports = first.ask(&SOON);
+    reports.next();
+    let mut silent = Vec::new();
+    for round in 0..3 {
+        for address in [agent.agent_check, agent.metrics, agent.orca] {
+            silent.extend((0..80).map(|_| TcpStream::connect(address).unwrap()));
+        }
+        let body = ask(agent.metrics, "/metrics").map(|it| it.body);
+        let body = body.unwrap_or_else(|| panic!("no metrics in round {round}"));
+        assert!(body.contains("tidegate_agent_"), "{body}");
+        let next = OrcaClient::connect(agent.orca).unwrap();
+        next.ask(&SOON).next();
+        // A question is waited for, for a moment: those that ask nothing have an answer then.
+        eventually("an answer", || agent.percent());
+        // A stream keeps its seat.
+        reports.next();
+    }
+}
+
 #[test]
 fn other_networks_are_not_answered() {
     let folder = folder("agent-reports-allow");

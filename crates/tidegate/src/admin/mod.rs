@@ -30,7 +30,6 @@ mod nodes;
 mod page;
 pub(crate) mod plane;
 mod process;
-mod seats;
 pub(crate) mod server;
 mod shares;
 mod soft_limits;

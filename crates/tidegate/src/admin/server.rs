@@ -29,8 +29,8 @@ use tokio::time::timeout;
 use super::access::{Access, RefusalLog, Right};
 use super::api::{self, Answer};
 use super::plane::{Plane, WINDOW};
-use super::seats::{SeatId, Seats};
 use crate::output::Output;
+use crate::seats::{SeatId, Seats};
 
 /// Bytes of a request's head.
 pub(super) const HEAD_BYTES_MAX: usize = 16 << 10;
@@ -253,8 +253,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use std::net::Ipv4Addr;
 
-    use super::super::seats::SEATS_MAX;
     use super::*;
+    use crate::seats::SEATS_MAX;
     use crate::testing;
 
     #[test]

@@ -19,7 +19,6 @@ use tokio::time::Instant;
 
 use crate::admin::access::{Access, Right};
 use crate::admin::plane::Plane;
-use crate::admin::seats::{PER_SOURCE_MAX, SEATS_MAX, Seats};
 use crate::admin::server::{
     BODY_BYTES_MAX, BODY_TIMEOUT, Desk, HEAD_BYTES_MAX, HEAD_TIMEOUT, HEADERS_MAX, bind, serve,
 };
@@ -27,6 +26,7 @@ use crate::driver::Driver;
 use crate::models::EXCHANGE;
 use crate::output::Output;
 use crate::peer_auth::{Identity, PeerGate, PeerKey, Question, offered_challenge};
+use crate::seats::{PER_SOURCE_MAX, SEATS_MAX, Seats};
 use crate::testing;
 use crate::token::Token;
 use tidegate_proxy::Ports;

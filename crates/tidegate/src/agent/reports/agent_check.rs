@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::SharedLoad;
-use super::door::Door;
+use super::door::{Door, Seat};
 use crate::config::AgentCheckReport;
 
 /// For a question, which comes with the connection: balancers that have none send nothing, and their patience is
@@ -24,15 +24,19 @@ pub(super) async fn serve(door: Door, report: AgentCheckReport, load: SharedLoad
         let (mut stream, seat) = door.next().await;
         let load = load.clone();
         tokio::spawn(async move {
+            // A balancer says nothing and waits.
+            seat.begin();
             let question = question(&mut stream).await;
             let own = load.lock().own.load();
             let shares = [own.utilization, own.memory, own.files];
             let share = weighted_share(report.weights, shares);
             let crossed = load.crossing.borrow().map(|it| it.to_string());
             let line = answer(share, crossed.as_deref(), report.at_limit, question);
-            // What breaks off or stands still costs its own connection only: the balancer asks again.
-            timeout(ANSWER_WAIT, say(&mut stream, line)).await.ok();
-            drop(seat);
+            tokio::select! {
+                // What breaks off or stands still costs its own connection only: the balancer asks again.
+                _said = timeout(ANSWER_WAIT, say(&mut stream, line, &seat)) => {}
+                () = seat.lost() => {}
+            }
         });
     }
 }
@@ -55,10 +59,11 @@ async fn question(stream: &mut TcpStream) -> Question {
 
 /// Says it, and waits until the balancer has it: a connection that is closed with bytes unread is reset, and the answer
 /// with it.
-async fn say(stream: &mut TcpStream, mut line: String) -> std::io::Result<()> {
+async fn say(stream: &mut TcpStream, mut line: String, seat: &Seat) -> std::io::Result<()> {
     line.push('\n');
     stream.write_all(line.as_bytes()).await?;
     stream.shutdown().await?;
+    seat.end();
     let mut rest = [0; QUESTION_BYTES_MAX];
     while stream.read(&mut rest).await? > 0 {}
     Ok(())

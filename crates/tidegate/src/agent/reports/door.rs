@@ -1,18 +1,17 @@
-//! The door of a report: connections of allowed networks come in, so many at once, and so many of one address: clients that
-//! hold theirs open keep others out only if they come from many places.
+//! The door of a report: connections of allowed networks come in, so many at once. One that has asked for nothing gives way to a
+//! new one, then one that has its answer (`seats.rs`): clients that hold theirs open keep no other out.
+//!
+//! Failure case: streams are answered for as long as they are open, so those of one address may keep its next one out.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_remote::udp::Network;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 
 use super::ACCEPT_PAUSE;
-
-/// Connections at once: some balancers and scrapers, and some of each that wait.
-const CONNECTIONS_MAX: usize = 64;
-const CONNECTIONS_OF_ADDRESS_MAX: usize = 16;
+use crate::seats::{SeatId, Seats};
 
 /// See the module.
 #[derive(Debug)]
@@ -20,50 +19,45 @@ pub(super) struct Door {
     listener: TcpListener,
     /// Empty: all.
     allow: Vec<Network>,
-    seats: Arc<Mutex<Seats>>,
+    seats: SharedSeats,
 }
 
-/// Connections that are open.
-#[derive(Debug, Default)]
-struct Seats {
-    all: usize,
-    by_address: BTreeMap<IpAddr, usize>,
-}
-
-impl Seats {
-    fn take(&mut self, from: IpAddr) -> bool {
-        let own = self.by_address.get(&from).copied().unwrap_or(0);
-        if self.all >= CONNECTIONS_MAX || own >= CONNECTIONS_OF_ADDRESS_MAX {
-            return false;
-        }
-        self.all += 1;
-        self.by_address.insert(from, own + 1);
-        true
-    }
-
-    fn leave(&mut self, from: IpAddr) {
-        self.all -= 1;
-        match self.by_address.get_mut(&from) {
-            Some(own) if *own > 1 => *own -= 1,
-            Some(_) | None => drop(self.by_address.remove(&from)),
-        }
-    }
-}
+/// Connections that are open, and what has each end.
+type SharedSeats = Arc<Mutex<Seats<Arc<Notify>>>>;
 
 /// A connection's seat, given back however it ends.
 #[derive(Debug)]
 pub(super) struct Seat {
-    from: IpAddr,
-    seats: Arc<Mutex<Seats>>,
+    id: SeatId,
+    ends: Arc<Notify>,
+    seats: SharedSeats,
+}
+
+impl Seat {
+    /// What was asked for is answered from now on: it gives way to no other.
+    pub(super) fn begin(&self) {
+        lock(&self.seats).begin(self.id);
+    }
+
+    /// The answer is there.
+    pub(super) fn end(&self) {
+        lock(&self.seats).end(self.id);
+    }
+
+    /// Waits until a new connection has its seat.
+    pub(super) async fn lost(&self) {
+        self.ends.notified().await;
+    }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        lock(&self.seats).leave(self.from);
+        lock(&self.seats).leave(self.id);
     }
 }
 
-fn lock(seats: &Mutex<Seats>) -> MutexGuard<'_, Seats> {
+/// What a thread that panicked left behind is still a list of seats.
+fn lock(seats: &Mutex<Seats<Arc<Notify>>>) -> MutexGuard<'_, Seats<Arc<Notify>>> {
     seats.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -72,7 +66,7 @@ impl Door {
         Self {
             listener,
             allow: allow.to_vec(),
-            seats: Arc::default(),
+            seats: Arc::new(Mutex::new(Seats::new())),
         }
     }
 
@@ -85,31 +79,25 @@ impl Door {
             };
             let from = peer.ip().to_canonical();
             let allowed = self.allow.is_empty() || self.allow.iter().any(|it| it.contains(from));
-            if allowed && lock(&self.seats).take(from) {
-                let seats = Arc::clone(&self.seats);
-                return (stream, Seat { from, seats });
+            let seat = allowed.then(|| self.seat(from)).flatten();
+            if let Some(seat) = seat {
+                return (stream, seat);
             }
         }
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_address_keeps_no_other_out() {
-        let address = |last| IpAddr::from([10, 0, 0, last]);
-        let mut seats = Seats::default();
-        let taken = (0..100).filter(|_| seats.take(address(1))).count();
-        assert_eq!(taken, CONNECTIONS_OF_ADDRESS_MAX);
-        for last in 2..=9 {
-            let taken = (0..8).filter(|_| seats.take(address(last))).count();
-            assert!(taken == 8 || seats.all == CONNECTIONS_MAX);
+    /// A seat, perhaps that of another connection; none if all are answered.
+    fn seat(&self, from: IpAddr) -> Option<Seat> {
+        let mut seats = lock(&self.seats);
+        if let Some(closed) = seats.make_room(from).ok()? {
+            closed.notify_one();
         }
-        assert_eq!(seats.all, CONNECTIONS_MAX);
-        assert!(!seats.take(address(99)));
-        (0..taken).for_each(|_| seats.leave(address(1)));
-        assert!(seats.take(address(99)) && !seats.by_address.contains_key(&address(1)));
+        let ends = Arc::new(Notify::new());
+        let id = seats.take(from, |_| Arc::clone(&ends));
+        Some(Seat {
+            id,
+            ends,
+            seats: Arc::clone(&self.seats),
+        })
     }
 }

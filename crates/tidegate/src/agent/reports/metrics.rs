@@ -38,7 +38,10 @@ pub(super) async fn serve(door: Door, load: SharedLoad) {
         let load = load.clone();
         tokio::spawn(async move {
             let service = service_fn(async |request: Request<Incoming>| {
-                Ok::<_, Infallible>(answered(&request, &load))
+                seat.begin();
+                let answer = answered(&request, &load);
+                seat.end();
+                Ok::<_, Infallible>(answer)
             });
             let mut builder = hyper::server::conn::http1::Builder::new();
             builder
@@ -47,9 +50,11 @@ pub(super) async fn serve(door: Door, load: SharedLoad) {
                 .max_buf_size(HEAD_BYTES_MAX)
                 .max_headers(HEADERS_MAX);
             let served = builder.serve_connection(TokioIo::new(stream), service);
-            // What breaks off or stands still costs its own connection only.
-            timeout(CONNECTION_TIMEOUT, served).await.ok();
-            drop(seat);
+            tokio::select! {
+                // What breaks off or stands still costs its own connection only.
+                _ended = timeout(CONNECTION_TIMEOUT, served) => {}
+                () = seat.lost() => {}
+            }
         });
     }
 }

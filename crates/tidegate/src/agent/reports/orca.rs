@@ -57,7 +57,10 @@ pub(super) async fn serve(door: Door, orca: OrcaReport, load: SharedLoad) {
         tokio::spawn(async move {
             let open = Arc::new(watch::Sender::new(0));
             let silent = silent(open.subscribe());
+            let seat = Arc::new(seat);
+            let asked = Arc::clone(&seat);
             let service = service_fn(move |request| {
+                asked.begin();
                 let (load, open) = (load.clone(), Arc::clone(&open));
                 async move { Ok::<_, Infallible>(answered(request, orca, load, open).await) }
             });
@@ -75,8 +78,8 @@ pub(super) async fn serve(door: Door, orca: OrcaReport, load: SharedLoad) {
                 // What breaks off costs its own connection only.
                 _ended = builder.serve_connection(TokioIo::new(stream), service) => {}
                 () = silent => {}
+                () = seat.lost() => {}
             }
-            drop(seat);
         });
     }
 }

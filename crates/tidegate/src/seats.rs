@@ -1,4 +1,4 @@
-//! Which connections the admin interface keeps when more come than it has room for.
+//! Which connections a door keeps when more come than it has room for: the admin interface's, those of an agent's reports.
 //!
 //! There is always room for one more: a connection that waits, or reads slowly, is closed in favour of a new one.
 //! So connections that are opened and left alone keep neither health checks nor operators out.
@@ -8,7 +8,7 @@
 //! 2. Other machines have at most [`REMOTE_MAX`] of all [`SEATS_MAX`] seats; the rest are for loopback, where the
 //!    supervisor and the operator's command line ask.
 //! 3. Of those that may go, the one that has been quiet for longest goes first, and one that has shown
-//!    its right to ask goes after all that have not.
+//!    its right to ask goes after all that have not. (Where all may ask, a request shows it.)
 //! 4. A request with that right, once it is here whole, is never cut off while its answer is worked out. If nothing
 //!    else is left, the new connection is refused.
 
@@ -16,15 +16,15 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 
 /// Connections at a time.
-pub(super) const SEATS_MAX: usize = 64;
+pub(crate) const SEATS_MAX: usize = 64;
 /// Of which other machines have so many.
-pub(super) const REMOTE_MAX: usize = 56;
+pub(crate) const REMOTE_MAX: usize = 56;
 /// And one of them so many.
-pub(super) const PER_SOURCE_MAX: usize = 16;
+pub(crate) const PER_SOURCE_MAX: usize = 16;
 
 /// What names a seat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct SeatId(u64);
+pub(crate) struct SeatId(u64);
 
 /// What is known of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,13 +48,13 @@ struct Seat<C> {
 
 /// All seats; `C` is what closes a connection.
 #[derive(Debug)]
-pub(super) struct Seats<C> {
+pub(crate) struct Seats<C> {
     taken: BTreeMap<SeatId, Seat<C>>,
     stirs: u64,
 }
 
 impl<C> Seats<C> {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             taken: BTreeMap::new(),
             stirs: 0,
@@ -63,7 +63,7 @@ impl<C> Seats<C> {
 
     /// Makes room for a connection from there. Gives the one that must be closed for it, if one must; an
     /// error if there is no room, which takes the rights of all others.
-    pub(super) fn make_room(&mut self, from: IpAddr) -> Result<Option<C>, Full> {
+    pub(crate) fn make_room(&mut self, from: IpAddr) -> Result<Option<C>, Full> {
         let source = source(from);
         let remote = !source.is_loopback();
         let count = |of: &dyn Fn(&Seat<C>) -> bool| self.taken.values().filter(|it| of(it)).count();
@@ -83,7 +83,7 @@ impl<C> Seats<C> {
     }
 
     /// Gives a connection a seat, for which there must be room.
-    pub(super) fn take(&mut self, from: IpAddr, connection: impl FnOnce(SeatId) -> C) -> SeatId {
+    pub(crate) fn take(&mut self, from: IpAddr, connection: impl FnOnce(SeatId) -> C) -> SeatId {
         let stirred = self.stir();
         let seat = SeatId(stirred);
         let taken = Seat {
@@ -97,17 +97,17 @@ impl<C> Seats<C> {
     }
 
     /// A request that has shown its right to ask is here whole, and is answered from now on.
-    pub(super) fn begin(&mut self, seat: SeatId) {
+    pub(crate) fn begin(&mut self, seat: SeatId) {
         self.set(seat, Standing::Served);
     }
 
     /// Its answer is there.
-    pub(super) fn end(&mut self, seat: SeatId) {
+    pub(crate) fn end(&mut self, seat: SeatId) {
         self.set(seat, Standing::Known);
     }
 
     /// The connection is over.
-    pub(super) fn leave(&mut self, seat: SeatId) {
+    pub(crate) fn leave(&mut self, seat: SeatId) {
         self.taken.remove(&seat);
     }
 
@@ -133,7 +133,7 @@ impl<C> Seats<C> {
 
 /// No connection may be closed for a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Full;
+pub(crate) struct Full;
 
 /// What one client can have many addresses of: its network for IPv6.
 fn source(address: IpAddr) -> IpAddr {
