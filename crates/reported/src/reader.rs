@@ -56,6 +56,16 @@ pub struct ReportStatus {
     pub agent: Option<AgentHeard>,
 }
 
+impl ReportStatus {
+    /// Before the first poll.
+    fn of(target: &Target) -> Self {
+        Self {
+            agent: target.source.is_agent().then(AgentHeard::default),
+            ..Self::default()
+        }
+    }
+}
+
 /// How a node's agent is heard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentHeard {
@@ -125,8 +135,8 @@ pub struct ReportReaderHandle {
 }
 
 impl ReportReaderHandle {
-    /// These nodes are asked from now on, in place of those before; what is known of those that stay is kept. Nothing
-    /// is written any more for the others once this returns.
+    /// These nodes are asked from now on, in place of those before; what is known of those that stay is kept, also where they are
+    /// asked otherwise. Nothing is written any more for the others once this returns.
     pub fn set_targets(&self, targets: Vec<Target>) {
         let mut nodes = self.shared.nodes();
         let left: Vec<_> = nodes
@@ -138,13 +148,15 @@ impl ReportReaderHandle {
             nodes.entry(target.node.0).or_insert_with(|| {
                 let shared = Arc::clone(&self.shared);
                 let task = self.runtime.spawn(follow(shared, target.clone()));
+                let kept = left.iter().find(|before| before.tells_of(&target));
+                let (load, status) = match kept {
+                    Some(before) => before.kept(),
+                    None => (ReportedLoad::default(), ReportStatus::of(&target)),
+                };
                 let before = left.iter().find(|before| before.is_same_agent(&target));
                 Asked {
-                    load: ReportedLoad::default(),
-                    status: ReportStatus {
-                        agent: target.source.is_agent().then(AgentHeard::default),
-                        ..ReportStatus::default()
-                    },
+                    load,
+                    status,
                     agent: before.map_or_else(AgentState::default, |it| it.agent.clone()),
                     target,
                     task: task.abort_handle(),
@@ -200,6 +212,24 @@ impl Asked {
         let (own, source) = (&self.target, &other.source);
         let is_node = (own.node, own.generation) == (other.node, other.generation);
         is_node && own.source.is_same_agent(source)
+    }
+
+    /// Whether what is known of its node is known of the target's: it is asked by other words, with other keys or as another user,
+    /// and no other agent of HAProxy's.
+    fn tells_of(&self, target: &Target) -> bool {
+        let own = &self.target;
+        let is_node = (own.node, own.generation) == (target.node, target.generation);
+        let is_alike = own.source.rung() == target.source.rung() && !own.source.is_agent();
+        is_node && (is_alike || own.source.is_same_agent(&target.source))
+    }
+
+    /// What was wrong with the former questions is not wrong with the next ones.
+    fn kept(&self) -> (ReportedLoad, ReportStatus) {
+        let status = ReportStatus {
+            fault: None,
+            ..self.status.clone()
+        };
+        (self.load.clone(), status)
     }
 }
 
@@ -311,4 +341,89 @@ async fn follow(shared: Arc<Shared>, target: Target) {
 fn random_share() -> f64 {
     let bits = RandomState::new().hash_one(0_u8);
     f64::from(bits as u32) / f64::from(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::load::{NodeLoad, OwnTraffic, ReportedMetric};
+
+    use super::*;
+    use crate::source::Secret;
+    use crate::{Periods, SnmpConfig, SnmpVersion};
+
+    const NOW: Timestamp = Timestamp::from_millis(10_000);
+    const NODE: NodeId = NodeId(0);
+
+    /// A target that is not asked while the test runs.
+    fn target(generation: u32, community: &str) -> Target {
+        let period = Duration::from_secs(600);
+        let config = SnmpConfig {
+            address: ([127, 0, 0, 1], 9).into(),
+            version: SnmpVersion::V2c(Secret::new(community)),
+            periods: Periods {
+                usual: period,
+                memory: period,
+                files: period,
+            },
+            objects: Vec::new(),
+        };
+        Target {
+            node: NODE,
+            generation,
+            source: SourceConfig::Snmp(config),
+        }
+    }
+
+    fn exchange() -> Exchange {
+        let none = OwnTraffic {
+            dispatched: 0,
+            completed: 0,
+        };
+        Exchange {
+            sent_at: NOW,
+            received_at: NOW,
+            own_sent: none,
+            own_received: none,
+        }
+    }
+
+    fn note(reader: &ReportReaderHandle, target: &Target, metric: ReportedMetric, value: f32) {
+        let value = ReportedValue {
+            metric,
+            value,
+            period: Duration::from_secs(1),
+            age: Duration::ZERO,
+        };
+        reader.shared.note(target, Ok(vec![value]), &exchange());
+    }
+
+    #[test]
+    fn what_is_known_of_a_node_is_kept_where_it_is_asked_otherwise() {
+        let table = Arc::new(LoadTable::new(1, 1));
+        let reader = ReportReader::spawn(Arc::clone(&table), || NOW, || {}).unwrap();
+        let [one, other] = ["one", "other"].map(|community| target(1, community));
+        reader.set_targets(vec![one.clone()]);
+        note(&reader, &one, ReportedMetric::Cpu, 0.5);
+        reader
+            .shared
+            .note(&one, Err(PollFault::Malformed), &exchange());
+        reader.set_targets(vec![other.clone()]);
+        let status = reader.status(NODE).unwrap();
+        assert_eq!((status.answered, status.fault), (1, None));
+        note(&reader, &other, ReportedMetric::Memory, 0.25);
+        // A poll of before that is late changes nothing.
+        note(&reader, &one, ReportedMetric::Memory, 0.75);
+        let of = |load: NodeLoad| (load.utilization, load.memory);
+        assert_eq!(of(table.fresh(NODE, NOW).unwrap()), (0.5, 0.25));
+        assert_eq!(reader.status(NODE).unwrap().answered, 2);
+        // Another node has its place.
+        let next = target(2, "other");
+        reader.set_targets(vec![next.clone()]);
+        assert_eq!(reader.status(NODE), Some(ReportStatus::default()));
+        note(&reader, &next, ReportedMetric::Memory, 0.75);
+        let load = table.fresh(NODE, NOW).unwrap();
+        assert!(load.utilization.is_nan() && load.memory == 0.75, "{load:?}");
+        reader.set_targets(Vec::new());
+        assert_eq!(reader.status(NODE), None);
+    }
 }

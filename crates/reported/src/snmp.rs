@@ -10,7 +10,8 @@
 //! Nothing is sent a second time: the next period asks again. An answer comes from the node's own address or is none.
 //!
 //! Failure case: an agent that does not know our community is silent, like one that is not there. One that does not know our
-//! user says so, but nothing proves that the agent said it: such reports are not believed, and it counts as silent as well.
+//! user, or has other keys, says so in a report that nothing proves to be the agent's: a session that answers believes none. After
+//! silence the next one is opened to be told why; what it is told is said, and no load comes of it.
 //! Source: RFC 3416, RFC 3414; HOST-RESOURCES-MIB (RFC 2790), UCD-SNMP-MIB, our TIDEGATE-MIB.
 
 mod objects;
@@ -222,6 +223,8 @@ impl SnmpConfig {
 pub(crate) struct SnmpPoll {
     config: SnmpConfig,
     client: Option<Client<UdpHandle>>,
+    /// It was silent, or has refused us: reports that are not authenticated are listened to.
+    asks_why: bool,
     meaning: Meaning,
     /// When each metric is due, and the look at what there is.
     due: [Duration; ReportedMetric::COUNT],
@@ -234,6 +237,7 @@ impl SnmpPoll {
         Self {
             config,
             client: None,
+            asks_why: false,
             meaning: Meaning::new(own),
             due: [Duration::ZERO; ReportedMetric::COUNT],
             look_due: Duration::ZERO,
@@ -244,9 +248,12 @@ impl SnmpPoll {
     /// knows nothing of our session with the former one: the next poll begins anew.
     pub(crate) async fn ask(&mut self, now: Duration) -> Result<Vec<ReportedValue>, PollFault> {
         let asked = self.ask_once(now).await;
-        if matches!(asked, Err(PollFault::NoAnswer(_) | PollFault::Refused(_))) {
+        let is_unheard = matches!(asked, Err(PollFault::NoAnswer(_) | PollFault::Refused(_)));
+        // The session in which it answers again is not to believe such reports either.
+        if is_unheard || self.asks_why {
             self.client = None;
         }
+        self.asks_why = is_unheard;
         asked
     }
 
@@ -395,6 +402,7 @@ impl SnmpPoll {
             .request_timeout(self.config.wait())
             .retry(Retry::none())
             .strict_source(true)
+            .allow_unauthenticated_v3_time_correction(self.asks_why)
             .max_oids_per_request(OBJECTS_MAX)
             .build_with(&transport)
             .await

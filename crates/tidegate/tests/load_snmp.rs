@@ -8,19 +8,32 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use support::snmpd::Snmpd;
+use support::snmpd::{Snmpd, free_port};
 use support::{FrontEnd, eventually, folder, free_address};
+
+const COMMUNITY: &str = "secret-community";
 
 /// An object that says how many of a hundred file descriptors are used: 95, as this `snmpd` is configured.
 const FILES: &str = "1.3.6.1.4.1.8072.9999.9999.85.1.0";
 
-/// One that knows a community, a user, and that object.
+/// What is said of an agent that does not know the community.
+const SILENT: &str = "no answer in time: does an agent of SNMP listen there, and does it know our community and address?";
+
+/// The same of a user.
+const SILENT_USER: &str = "no answer in time: does an agent of SNMP listen there, and does it know our user with these passwords?";
+
+/// A community and a user that may read all, and an object of its own.
+fn usual() -> String {
+    format!(
+        "rocommunity {COMMUNITY} 127.0.0.1\n\
+         createUser monitor SHA-256 \"auth-password\" AES \"privacy-password\"\nrouser monitor priv\n\
+         override .{FILES} integer 95\n"
+    )
+}
+
+/// One with all that.
 fn snmpd(folder: &Path) -> Snmpd {
-    let lines = format!(
-        "createUser monitor SHA-256 \"auth-password\" AES \"privacy-password\"\nrouser monitor priv\n\
-         override .{FILES} integer 95"
-    );
-    Snmpd::start(folder, "secret-community", &lines)
+    Snmpd::start_at(folder, free_port(), COMMUNITY, &usual())
 }
 
 /// A file for its owner alone.
@@ -123,18 +136,94 @@ fn users_of_version_3_are_told_apart_and_what_is_wrong_is_said() {
     ];
     let front_end = front_end(&folder, snmpd.port, &loads);
     assert_eq!(known(&front_end, 0)["rung"], "snmp");
-    let silent = "no answer in time: does an agent of SNMP listen there, and does it know our";
-    for (index, wanted) in [(1, "user"), (2, "user"), (3, "user"), (4, "community")] {
+    let wrong_password = "refused: wrong password or `auth` for this user";
+    for (index, wanted) in [
+        (1, "refused: wrong user: it knows none of this name"),
+        (2, wrong_password),
+        // What cannot be decrypted this `snmpd` leaves unanswered.
+        (3, SILENT_USER),
+        (4, SILENT),
+    ] {
+        // Silence is what is seen first.
         let said = eventually("what is wrong", || {
             let node = nodes(&front_end)[index].clone();
             assert_eq!(node["rung"], "none");
-            node["reads"]["last_error"].as_str().map(str::to_owned)
+            let said = node["reads"]["last_error"].as_str()?.to_owned();
+            (index >= 3 || !said.starts_with("no answer")).then_some(said)
         });
-        assert!(said.starts_with(&format!("{silent} {wanted}")), "{said}");
+        assert_eq!(said, wanted);
     }
+    assert_eq!(nodes(&front_end)[0]["reads"]["last_error"], Value::Null);
     let why = front_end.api("/api/why/n5").to_string();
     assert!(
         why.contains("its load is not known yet (no answer in time"),
         "{why}"
     );
+}
+
+/// One that shows the table of processors alone, with a row for each of a hundred: several answers to GETBULK, one each to GETNEXT.
+#[test]
+fn all_rows_of_a_table_are_read() {
+    if !Snmpd::is_installed() {
+        return;
+    }
+    const ROWS: u32 = 100;
+    let folder = folder("load-snmp-rows");
+    let mut text = String::from("rocommunity secret-community 127.0.0.1 -V rows\n");
+    for row in 1..=ROWS {
+        let row = format!(".1.3.6.1.2.1.25.3.3.1.2.{row}");
+        text.push_str(&format!(
+            "override {row} integer 30\nview rows included {row}\n"
+        ));
+    }
+    let snmpd = Snmpd::start_at(&folder, free_port(), COMMUNITY, &text);
+    let community = secret(&folder, "community", "secret-community");
+    let load = format!("community_file = \"{}\"", community.display());
+    let first = format!("{load}, version = \"1\"");
+    let front_end = front_end(&folder, snmpd.port, &[load, first]);
+    for index in 0..2 {
+        let node = known(&front_end, index);
+        let of = |name: &str| node["load"][name].as_f64().unwrap() as f32;
+        assert_eq!((of("cpu"), of("capacity")), (0.3, ROWS as f32), "{node}");
+        assert_eq!(node["reads"]["last_error"], Value::Null);
+    }
+}
+
+/// Keys are made for an engine: those of the former one are of no use.
+#[test]
+fn an_agent_that_comes_back_as_another_engine_is_read_again() {
+    if !Snmpd::is_installed() {
+        return;
+    }
+    let folder = folder("load-snmp-engine");
+    let port = free_port();
+    let as_engine = |last: &str| {
+        let text = format!("{}exactEngineID 0x80001f88800102030405{last}\n", usual());
+        let folder = folder.join(last);
+        std::fs::create_dir_all(&folder).unwrap();
+        Snmpd::start_at(&folder, port, COMMUNITY, &text)
+    };
+    let auth = secret(&folder, "auth", "auth-password");
+    let privacy = secret(&folder, "privacy", "privacy-password");
+    let load = format!(
+        "version = \"3\", user = \"monitor\", auth_file = \"{}\", privacy_file = \"{}\"",
+        auth.display(),
+        privacy.display()
+    );
+    let snmpd = as_engine("01");
+    let front_end = front_end(&folder, port, &[load]);
+    known(&front_end, 0);
+    drop(snmpd);
+    eventually("it is silent", || {
+        let node = nodes(&front_end)[0].clone();
+        node["reads"]["last_error"].is_string().then_some(())
+    });
+    let reads = || nodes(&front_end)[0]["reads"].clone();
+    let before = reads()["reads"].as_u64().unwrap();
+    let _snmpd = as_engine("02");
+    eventually("it is read again", || {
+        let reads = reads();
+        let is_read = reads["reads"].as_u64()? > before + 2;
+        (is_read && reads["last_error"] == Value::Null).then_some(())
+    });
 }

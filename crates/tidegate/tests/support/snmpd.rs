@@ -30,10 +30,13 @@ impl Snmpd {
 
     /// One that this community may read, with more lines of its configuration.
     pub(crate) fn start(folder: &Path, community: &'static str, more: &str) -> Self {
-        let port = free_port();
-        let text = format!(
-            "agentaddress udp:127.0.0.1:{port}\nrocommunity {community} 127.0.0.1\n{more}\n"
-        );
+        let lines = format!("rocommunity {community} 127.0.0.1\n{more}\n");
+        Self::start_at(folder, free_port(), community, &lines)
+    }
+
+    /// One at a port that is free, with these lines alone, of which one lets the community read something.
+    pub(crate) fn start_at(folder: &Path, port: u16, community: &'static str, lines: &str) -> Self {
+        let text = format!("agentaddress udp:127.0.0.1:{port}\n{lines}");
         std::fs::write(folder.join("snmpd.conf"), text).unwrap();
         let mut snmpd = Self {
             folder: folder.into(),
