@@ -27,4 +27,4 @@ pub use reader::{AgentHeard, AgentSaid, ReportReader, ReportReaderHandle, Report
 pub use snmp::{
     AuthKind, CustomObject, ObjectId, Periods, PrivacyKind, SnmpConfig, SnmpUser, SnmpVersion,
 };
-pub use source::{PollFault, Secret, SourceConfig};
+pub use source::{PollFault, Probe, Secret, SourceConfig, probe};

@@ -257,6 +257,11 @@ impl SnmpPoll {
         asked
     }
 
+    /// Whether the next answer tells the used share of the CPUs.
+    pub(crate) fn counts_cpu(&self) -> bool {
+        self.meaning.counts_cpu()
+    }
+
     async fn ask_once(&mut self, now: Duration) -> Result<Vec<ReportedValue>, PollFault> {
         let client = self.client().await?;
         let looks = now >= self.look_due;

@@ -1,6 +1,7 @@
 //! What a node can be asked by, and what can be wrong with its answers.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use tidegate_core::load::{ReportedValue, Rung};
@@ -46,6 +47,18 @@ pub enum SourceConfig {
 }
 
 impl SourceConfig {
+    /// What it is called.
+    pub fn label(&self) -> &'static str {
+        self.rung().label()
+    }
+
+    /// Where it is asked.
+    pub fn address(&self) -> SocketAddr {
+        match self {
+            Self::Snmp(config) => config.address,
+        }
+    }
+
     pub(crate) fn rung(&self) -> Rung {
         match self {
             Self::Snmp(_) => Rung::Snmp,
@@ -135,4 +148,38 @@ impl Poll {
             Self::AgentCheck(config) => agent_check::ask(config).await.map(Polled::Line),
         }
     }
+}
+
+/// What one question to a node has brought.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Probe {
+    /// Numbers.
+    pub values: Vec<ReportedValue>,
+    /// Whether two answers tell the used share of the CPUs, where it is not among those.
+    pub counts_cpu: bool,
+}
+
+/// Longest period of a number that is asked for anew, and below that of the looks at what there is.
+const NEXT: Duration = Duration::from_secs(59);
+
+/// Asks a node as a front-end that begins: once for what is best, then for what there is beside it. Where it is silent it is asked
+/// once more, for the reason.
+///
+/// # Errors
+/// What is wrong, as a front-end says it.
+pub async fn probe(source: &SourceConfig) -> Result<Probe, PollFault> {
+    let mut poll = Poll::new(source);
+    let first = match poll.ask(Duration::ZERO).await {
+        Err(PollFault::NoAnswer(_)) => poll.ask(Duration::ZERO).await?,
+        Err(PollFault::NothingThere(_)) => Vec::new(),
+        asked => asked?,
+    };
+    let mut values = poll.ask(NEXT).await?;
+    let is_new = |it: &ReportedValue| values.iter().all(|value| value.metric != it.metric);
+    let kept: Vec<_> = first.into_iter().filter(is_new).collect();
+    values.extend(kept);
+    let counts_cpu = match &poll {
+        Poll::Snmp(poll) => poll.counts_cpu(),
+    };
+    Ok(Probe { values, counts_cpu })
 }

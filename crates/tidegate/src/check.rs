@@ -325,6 +325,20 @@ async fn run(
     overrides.checked(due, result);
 }
 
+/// Asks a node of a site once, outside of any turn; nothing if this machine could not ask.
+pub(crate) async fn once(
+    address: SocketAddr,
+    (node, site): (&str, &str),
+    config: &CheckConfig,
+) -> Option<CheckResult> {
+    let target = Target {
+        address,
+        node,
+        site,
+    };
+    check(&target, config).await
+}
+
 /// Why a check has not passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unwell {

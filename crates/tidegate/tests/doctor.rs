@@ -4,7 +4,9 @@
 
 mod support;
 
-use std::net::{SocketAddr, TcpListener};
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Output;
 
@@ -237,4 +239,113 @@ fn each_endpoint_of_an_etcd_that_keeps_words_is_asked() {
             "{text}"
         );
     }
+}
+
+/// A front-end's file, what its sites and nodes are added to; the result of its examination.
+fn examined(folder: &Path, cluster: &str) -> Value {
+    let text = format!(
+        "[admin]\naddress = \"{}\"\n[[listener]]\naddress = \"{}\"\n[limits]\nconnections = 100\nworkers = 1\n{cluster}",
+        free_address(),
+        free_address()
+    );
+    let file = folder.join("tidegate.toml");
+    std::fs::write(&file, text).unwrap();
+    let mut command = tidegate();
+    let ran = command.args(["doctor", "--json", "-c"]).arg(&file).output();
+    serde_json::from_slice(&ran.unwrap().stdout).unwrap()
+}
+
+/// What is said of a check: level and text.
+fn said(value: &Value, check: &str) -> Vec<(String, String)> {
+    let text = |it: &Value, key: &str| it[key].as_str().unwrap().to_owned();
+    let all = of(value, check).into_iter();
+    all.map(|it| (text(it, "level"), text(it, "text")))
+        .collect()
+}
+
+#[test]
+fn each_node_is_asked_as_its_sites_check_asks() {
+    let folder = folder("doctor-checks");
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let store = server.local_addr().unwrap();
+    // Ends with the test's process.
+    std::thread::spawn(move || {
+        for stream in server.incoming() {
+            let (mut stream, mut asked) = (stream.unwrap(), [0; 6]);
+            // A connection that asks nothing is closed at once: whether one is taken is looked at as well.
+            if stream.read_exact(&mut asked).is_ok() && asked == *b"PING\r\n" {
+                stream.write_all(b"+PONG\r\n").ok();
+            }
+        }
+    });
+    let closed = free_address();
+    let site = |name: &str, address: SocketAddr, check: &str| {
+        format!(
+            "[[site]]\nname = \"{name}\"\nhosts = [\"{name}\"]\n[site.check]\ntimeout = \"30s\"\nport = {}\n{check}\n\
+             [[node]]\nname = \"{name}-1\"\naddress = \"{address}\"\nsite = \"{name}\"\n",
+            address.port()
+        )
+    };
+    let ping = "kind = \"tcp\"\nsend = \"PING\\r\\n\"\nexpect = ";
+    let cluster = [
+        site("well", store, &format!("{ping}\"+PONG\"")),
+        site("unwell", store, &format!("{ping}\"+READY\"")),
+        site("names", closed, "kind = \"dns\"\nname = \"web.test\""),
+        site(
+            "jobs",
+            closed,
+            "kind = \"exec\"\ncommand = [\"/bin/sh\", \"-c\", \"exit 3\"]",
+        )
+        .replace(&format!("port = {}\n", closed.port()), ""),
+    ];
+    let value = examined(&folder, &cluster.concat());
+    let found = said(&value, "service check");
+    let expected = [
+        (
+            "ok",
+            format!("well-1 of site well (tcp at {store}) passes within "),
+        ),
+        (
+            "warn",
+            format!(
+                "unwell-1 of site unwell (tcp at {store}) fails: the answer had not what is wanted"
+            ),
+        ),
+        (
+            "warn",
+            format!("names-1 of site names (dns at {closed}) fails: nothing listens at the port"),
+        ),
+        (
+            "warn",
+            "jobs-1 of site jobs (exec) fails: the exit code was 3".into(),
+        ),
+    ];
+    assert_eq!(found.len(), expected.len(), "{value}");
+    for ((level, text), (wanted, begins)) in found.iter().zip(expected) {
+        assert!(
+            level == wanted && text.starts_with(&begins),
+            "{level} {text}"
+        );
+    }
+}
+
+#[test]
+fn a_node_without_an_agent_of_ours_is_asked_for_its_load() {
+    let folder = folder("doctor-snmp");
+    // It answers nothing.
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let at = silent.local_addr().unwrap();
+    let community = folder.join("community");
+    std::fs::write(&community, "public\n").unwrap();
+    std::fs::set_permissions(&community, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let cluster = format!(
+        "[[site]]\nname = \"a\"\n[[node]]\nname = \"n1\"\naddress = \"127.0.0.1:1\"\nsite = \"a\"\n\
+         load = {{ transport = \"snmp\", address = \"{at}\", community_file = \"community\" }}\n"
+    );
+    let text = format!(
+        "the load of n1 is not known: snmp at {at}: no answer in time: does an agent of SNMP listen there, and does it know \
+         our community and address?"
+    );
+    let value = examined(&folder, &cluster);
+    assert_eq!(said(&value, "load"), [("warn".to_owned(), text)], "{value}");
 }

@@ -1,6 +1,10 @@
 //! Nodes without an agent of ours: the front-end asks a stock `snmpd` for their load, as a community and as a user, and says what
 //! is wrong where it gets none.
-#![expect(clippy::unwrap_used, reason = "a test ends where something is missing")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test ends where something is missing"
+)]
 
 mod support;
 
@@ -9,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use support::snmpd::{Snmpd, free_port};
-use support::{FrontEnd, eventually, folder, free_address};
+use support::{FrontEnd, eventually, folder, free_address, tidegate};
 
 const COMMUNITY: &str = "secret-community";
 
@@ -159,6 +163,52 @@ fn users_of_version_3_are_told_apart_and_what_is_wrong_is_said() {
         why.contains("its load is not known yet (no answer in time"),
         "{why}"
     );
+}
+
+#[test]
+fn doctor_says_what_is_read_of_a_stock_snmpd_and_which_user_is_wrong() {
+    if !has_snmpd() {
+        return;
+    }
+    let folder = folder("load-snmp-doctor");
+    let snmpd = Snmpd::start(&folder);
+    let auth = secret(&folder, "auth", "auth-password");
+    let user = |user: &str| {
+        format!(
+            "version = \"3\", user = \"{user}\", auth_file = \"{0}\", privacy_file = \"{0}\"",
+            auth.display()
+        )
+    };
+    let community = secret(&folder, "community", "secret-community");
+    let community = format!("community_file = \"{}\"", community.display());
+    // It runs, so that the agent is there.
+    let front_end = front_end(&folder, snmpd.port, &[community, user("stranger")]);
+    known(&front_end, 0);
+    let ran = tidegate()
+        .args(["doctor", "--json"])
+        .arg(folder.join("tidegate.toml"))
+        .output()
+        .unwrap();
+    let value: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    let all = value["checks"].as_array().unwrap().iter();
+    let loads = all.filter(|it| it["check"] == "load");
+    let texts: Vec<_> = loads.map(|it| it["text"].as_str().unwrap()).collect();
+    let [read, wrong] = texts[..] else {
+        panic!("{value}");
+    };
+    assert!(
+        read.starts_with("the load of n1 is read at ") && read.contains("memory "),
+        "{read}"
+    );
+    assert!(
+        read.contains("nothing of ") && read.contains("in_flight"),
+        "{read}"
+    );
+    let expected = format!(
+        "the load of n2 is not known: snmp at 127.0.0.1:{}: refused: wrong user: it knows none of this name",
+        snmpd.port
+    );
+    assert_eq!(wrong, expected);
 }
 
 /// One that shows the table of processors alone, with a row for each of a hundred: several answers to GETBULK, one each to GETNEXT.

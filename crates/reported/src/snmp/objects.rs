@@ -169,6 +169,11 @@ impl Meaning {
             && !self.own.contains(&ReportedMetric::Cpu)
     }
 
+    /// Whether CPU time was counted once, so that a next count tells the used share.
+    pub(super) fn counts_cpu(&self) -> bool {
+        self.counted.is_some()
+    }
+
     /// What the numbers say.
     pub(super) fn values(&mut self, answers: &Answers, now: Duration) -> Vec<ReportedValue> {
         let percent = |object| answers.get(object).map(|number: f64| number / 100.0);

@@ -15,9 +15,12 @@
 //! | `folders` | keys, state, access log |
 //! | `reports` | what an agent needs for its reports: watched processes, the host's `snmpd` |
 //! | `nodes` | which nodes and agents answer |
+//! | `checks` | what each node answers to its site's service check |
+//! | `reported` | what is read of nodes whose load other programs report |
 //!
 //! Failure case: a limit or a privilege of the shell is not that of a service. Each line says what it looked at.
 
+mod checks;
 mod folders;
 mod front_end;
 mod home;
@@ -25,6 +28,7 @@ mod kernel;
 mod machine;
 mod nodes;
 mod ports;
+mod reported;
 mod reports;
 
 use std::path::{Path, PathBuf};
@@ -43,6 +47,9 @@ use machine::Machine;
 /// What helps where nodes do not come.
 const SOURCE_REMEDY: &str =
     "look at what is asked: docs/discovery.md says what each source must answer";
+
+/// Nodes that are asked at the same time: a large cluster is to be through within seconds, with few threads.
+const AT_ONCE: usize = 64;
 
 /// What is to be examined.
 #[derive(Clone, Debug, Args)]
@@ -175,11 +182,31 @@ fn examine(file: Option<&Path>) -> Vec<Diagnosis> {
         let running = ports::Running::ask(&taken, &config, file);
         all.extend(ports::examine(&taken, &wanted, running.as_ref()));
         all.extend(nodes::examine(front_end));
+        all.extend(checks::examine(&config, front_end));
         all.extend(home::examine(front_end));
         let sources = discovery::notes(front_end).into_iter();
         all.extend(sources.map(|note| Diagnosis::warn("source", note, SOURCE_REMEDY)));
     }
     all
+}
+
+/// Asks all, some at the same time; in their order.
+fn at_once<T: Sync>(all: &[T], ask: impl Fn(&T) -> Vec<Diagnosis> + Sync) -> Vec<Diagnosis> {
+    let part = |some: &[T]| {
+        std::thread::scope(|scope| {
+            let threads = some.iter().map(|it| scope.spawn(|| ask(it)));
+            let threads: Vec<_> = threads.collect();
+            let each = threads.into_iter().map(|it| it.join().unwrap_or_default());
+            each.flatten().collect::<Vec<_>>()
+        })
+    };
+    all.chunks(AT_ONCE).flat_map(part).collect()
+}
+
+/// For one that is asked over sockets of the runtime's.
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().build()
 }
 
 /// A line for each check, with its remedy below it; and how many came out in which way.

@@ -10,7 +10,7 @@ use tidegate_remote::shm::ShmRegion;
 use tidegate_remote::udp::{UdpOptions, UdpRegion};
 use tidegate_remote::{Region, RegionError};
 
-use super::Diagnosis;
+use super::{Diagnosis, at_once, reported};
 use crate::config::{FrontEnd, MovesEngine, NodeRead};
 
 /// Longest wait for a connection.
@@ -20,9 +20,6 @@ const READ: UdpOptions = UdpOptions {
     wait: Duration::from_millis(300),
     tries: 3,
 };
-/// Nodes that are asked at the same time: a large cluster is to be through within seconds, with few threads.
-const AT_ONCE: usize = 64;
-
 /// What the home of moves' words is called here.
 const HOME: &str = "the home of moves";
 
@@ -61,7 +58,7 @@ pub(super) fn examine(front_end: &FrontEnd) -> Vec<Diagnosis> {
         read,
     });
     let all: Vec<_> = nodes.chain(resources).chain(home).collect();
-    all.chunks(AT_ONCE).flat_map(ask_at_once).collect()
+    at_once(&all, ask)
 }
 
 /// The region that keeps the words of moves, if it is none of the nodes'.
@@ -73,22 +70,14 @@ fn home(front_end: &FrontEnd) -> Option<&NodeRead> {
     (!front_end.reads.contains(read)).then_some(read)
 }
 
-fn ask_at_once(nodes: &[Asked<'_>]) -> Vec<Diagnosis> {
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = nodes.iter().map(|node| scope.spawn(|| ask(node))).collect();
-        let each = threads.into_iter().map(|it| it.join().unwrap_or_default());
-        each.flatten().collect()
-    })
-}
-
 fn ask(node: &Asked<'_>) -> Vec<Diagnosis> {
     let serves = node.address.map(|address| {
         let connected = TcpStream::connect_timeout(&address, CONNECT);
         of_server(node.name, address, connected.map(drop))
     });
     let loads = match node.read {
-        // Whether those answer is said by the running front-end alone.
-        NodeRead::None | NodeRead::Reported(_) => None,
+        NodeRead::None => None,
+        NodeRead::Reported(source) => Some(reported::ask(node.name, source)),
         NodeRead::Udp { address, keys } => {
             let read = match keys.first() {
                 Some(key) => UdpRegion::connect(*address, key.clone(), READ),
