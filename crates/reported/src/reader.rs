@@ -394,7 +394,8 @@ mod tests {
             period: Duration::from_secs(1),
             age: Duration::ZERO,
         };
-        reader.shared.note(target, Ok(vec![value]), &exchange());
+        let values = Polled::Values(vec![value]);
+        reader.shared.note(target, Ok(values), &exchange());
     }
 
     #[test]

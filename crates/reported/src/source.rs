@@ -56,6 +56,7 @@ impl SourceConfig {
     pub fn address(&self) -> SocketAddr {
         match self {
             Self::Snmp(config) => config.address,
+            Self::AgentCheck(config) => config.address,
         }
     }
 
@@ -151,10 +152,12 @@ impl Poll {
 }
 
 /// What one question to a node has brought.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Probe {
     /// Numbers.
     pub values: Vec<ReportedValue>,
+    /// What an agent of HAProxy's agent check says, which gives none.
+    pub agent: Option<AgentLine>,
     /// Whether two answers tell the used share of the CPUs, where it is not among those.
     pub counts_cpu: bool,
 }
@@ -168,7 +171,16 @@ const NEXT: Duration = Duration::from_secs(59);
 /// # Errors
 /// What is wrong, as a front-end says it.
 pub async fn probe(source: &SourceConfig) -> Result<Probe, PollFault> {
-    let mut poll = Poll::new(source);
+    match source {
+        SourceConfig::Snmp(config) => probe_snmp(SnmpPoll::new(config.clone())).await,
+        SourceConfig::AgentCheck(config) => Ok(Probe {
+            agent: Some(agent_check::ask(config).await?),
+            ..Probe::default()
+        }),
+    }
+}
+
+async fn probe_snmp(mut poll: SnmpPoll) -> Result<Probe, PollFault> {
     let first = match poll.ask(Duration::ZERO).await {
         Err(PollFault::NoAnswer(_)) => poll.ask(Duration::ZERO).await?,
         Err(PollFault::NothingThere(_)) => Vec::new(),
@@ -178,8 +190,9 @@ pub async fn probe(source: &SourceConfig) -> Result<Probe, PollFault> {
     let is_new = |it: &ReportedValue| values.iter().all(|value| value.metric != it.metric);
     let kept: Vec<_> = first.into_iter().filter(is_new).collect();
     values.extend(kept);
-    let counts_cpu = match &poll {
-        Poll::Snmp(poll) => poll.counts_cpu(),
-    };
-    Ok(Probe { values, counts_cpu })
+    Ok(Probe {
+        values,
+        counts_cpu: poll.counts_cpu(),
+        ..Probe::default()
+    })
 }

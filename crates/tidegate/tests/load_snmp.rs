@@ -167,11 +167,11 @@ fn users_of_version_3_are_told_apart_and_what_is_wrong_is_said() {
 
 #[test]
 fn doctor_says_what_is_read_of_a_stock_snmpd_and_which_user_is_wrong() {
-    if !has_snmpd() {
+    if !Snmpd::is_installed() {
         return;
     }
     let folder = folder("load-snmp-doctor");
-    let snmpd = Snmpd::start(&folder);
+    let snmpd = snmpd(&folder);
     let auth = secret(&folder, "auth", "auth-password");
     let user = |user: &str| {
         format!(

@@ -1,4 +1,4 @@
-//! Service checks: each node is asked once as its site's check asks it, by the same code as in a front-end.
+//! Service checks: each node is asked once as its site's checks ask it, by the same code as in a front-end.
 //!
 //! Failure case: a firewall that lets this host's front-end through may stop another user's process, and the other way round. A program of
 //! `exec` is not run for a front-end that runs as another user.
@@ -32,16 +32,19 @@ type Answer = (Option<CheckResult>, Duration);
 /// Asks all; nothing where no site has a check.
 pub(super) fn examine(config: &Config, front_end: &FrontEnd) -> Vec<Diagnosis> {
     let cluster = &front_end.cluster;
-    let all = cluster.nodes.iter().filter_map(|node| {
-        let site = cluster.sites.get(node.site.index())?;
-        let check = site.health.check.as_ref()?;
-        let mut address = node.address;
-        address.set_port(check.port.unwrap_or(address.port()));
-        Some(Asked {
-            node: &node.name,
-            site: &site.name,
-            address,
-            check,
+    let all = cluster.nodes.iter().flat_map(|node| {
+        let site = cluster.sites.get(node.site.index());
+        site.into_iter().flat_map(move |site| {
+            site.health.checks.iter().map(move |check| {
+                let mut address = node.address;
+                address.set_port(check.port.unwrap_or(address.port()));
+                Asked {
+                    node: &node.name,
+                    site: &site.name,
+                    address,
+                    check,
+                }
+            })
         })
     });
     let user = config.file.process.user.value.as_deref();
@@ -131,6 +134,7 @@ mod tests {
 
     fn config(request: CheckRequest) -> CheckConfig {
         CheckConfig {
+            label: "tcp".into(),
             request,
             port: None,
             interval: Duration::from_secs(1),

@@ -5,8 +5,9 @@
 use std::time::Duration;
 
 use tidegate_core::load::{ReportedMetric, ReportedValue};
+use tidegate_core::topology::{AgentHealth, AgentWeight};
 use tidegate_remote::clock;
-use tidegate_reported::{PollFault, Probe, SourceConfig, probe};
+use tidegate_reported::{AgentLine, PollFault, Probe, SourceConfig, probe};
 
 use super::{Diagnosis, runtime};
 
@@ -30,13 +31,24 @@ fn of_probe(
     probed: Result<(Probe, Duration), PollFault>,
 ) -> Diagnosis {
     let (protocol, address) = (source.label(), source.address());
-    let (Probe { values, counts_cpu }, took) = match probed {
+    let (probe, took) = match probed {
         Ok(probed) => probed,
         Err(fault) => {
             let text = format!("the load of {name} is not known: {protocol} at {address}: {fault}");
             return Diagnosis::warn(CHECK, text, remedy(&fault));
         }
     };
+    let ms = took.as_secs_f64() * 1000.0;
+    if let Some(line) = &probe.agent {
+        let text = format!(
+            "the agent of {name} answers at {address} within {ms:.2} ms: {}",
+            words(line)
+        );
+        return Diagnosis::ok(CHECK, text);
+    }
+    let Probe {
+        values, counts_cpu, ..
+    } = probe;
     let is_known = |metric| values.iter().any(|it: &ReportedValue| it.metric == metric);
     let known: Vec<_> = values.iter().map(said).collect();
     let counted = match counts_cpu && !is_known(ReportedMetric::Cpu) {
@@ -53,7 +65,6 @@ fn of_probe(
         true => String::new(),
         false => format!("; nothing of {}", missing.join(", ")),
     };
-    let ms = took.as_secs_f64() * 1000.0;
     let text = format!(
         "the load of {name} is read at {address} within {ms:.2} ms ({protocol}): {}{counted}{missing}",
         known.join(", ")
@@ -74,6 +85,29 @@ fn of_probe(
     }
 }
 
+/// What an agent says, in words.
+fn words(line: &AgentLine) -> String {
+    let answer = &line.answer;
+    let weight = answer.weight.map(|it| match it {
+        AgentWeight::Share(share) => format!("weight {:.0} %", 100.0 * share),
+        AgentWeight::Absolute(weight) => format!("weight {weight}"),
+    });
+    let state = answer.state.map(|it| it.label().to_owned());
+    let health = answer.health.as_ref().map(|it| match it {
+        AgentHealth::Up => "up".to_owned(),
+        AgentHealth::Down { word, .. } => (*word).to_owned(),
+    });
+    let most = answer.most.map(|it| format!("maxconn {it}"));
+    let ignored = line.ignored_word.as_ref();
+    let ignored = ignored.map(|it| format!("`{it}` is not understood"));
+    let all = [weight, state, health, most, ignored];
+    let all: Vec<_> = all.into_iter().flatten().collect();
+    match all.is_empty() {
+        true => "nothing".into(),
+        false => all.join(", "),
+    }
+}
+
 /// A number in words.
 fn said(value: &ReportedValue) -> String {
     let label = value.metric.label();
@@ -91,7 +125,7 @@ fn said(value: &ReportedValue) -> String {
 fn remedy(fault: &PollFault) -> &'static str {
     match fault {
         PollFault::NoAnswer(_) => {
-            "start an agent of SNMP there that listens for this host, open UDP port 161 to it, or correct `load` in [[node]]"
+            "start what answers there, have it listen for this host, open its port, or correct `load` in [[node]]"
         }
         PollFault::Refused(_) => "correct `load` in [[node]], or the user and its rights there",
         PollFault::NothingThere(_) => {
@@ -135,7 +169,11 @@ mod tests {
     }
 
     fn of(values: Vec<ReportedValue>, counts_cpu: bool) -> Diagnosis {
-        let probe = Probe { values, counts_cpu };
+        let probe = Probe {
+            values,
+            counts_cpu,
+            ..Probe::default()
+        };
         of_probe("n1", &source(), Ok((probe, Duration::from_millis(2))))
     }
 
@@ -159,6 +197,17 @@ mod tests {
             "{}",
             found.text
         );
+    }
+
+    #[test]
+    fn what_an_agent_says_is_said_in_words() {
+        let words = |line: &str| words(&AgentLine::parse(line.as_bytes()).unwrap());
+        assert_eq!(
+            words("75% drain maxconn:9 fast\n"),
+            "weight 75 %, drain, maxconn 9, `fast` is not understood"
+        );
+        assert_eq!(words("weight:3 stopped #by hand\n"), "weight 3, stopped");
+        assert_eq!(words("\n"), "nothing");
     }
 
     #[test]
