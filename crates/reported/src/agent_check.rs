@@ -40,6 +40,7 @@ const WEIGHT_MAX: u32 = 256;
 
 const SILENT: &str = "does an agent answer there within a period, and within 2 s?";
 const HALF: &str = "its line has no end (CR or LF, within 1024 bytes), and is not believed";
+const NOTHING: &str = "it closes the connection without an answer";
 const NO_LISTENER: &str = "nothing listens at the address";
 
 /// How a node's agent is asked.
@@ -181,7 +182,8 @@ async fn exchange(config: &AgentCheckConfig) -> Result<AgentLine, PollFault> {
             Ok(more) => count += more,
         }
     }
-    AgentLine::parse(&read[..count]).ok_or(PollFault::NothingThere(HALF))
+    let fault = if count == 0 { NOTHING } else { HALF };
+    AgentLine::parse(&read[..count]).ok_or(PollFault::NothingThere(fault))
 }
 
 /// Why there is no connection.

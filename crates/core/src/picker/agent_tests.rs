@@ -173,6 +173,38 @@ fn shares_follow_what_agents_say_of_weights() {
 }
 
 #[test]
+fn what_great_weights_have_left_does_not_outweigh_small_ones() {
+    let mut world = world(3);
+    let mut picker = world.picker();
+    let mut counts = |world: &World| {
+        picker.handle_topology(world.director.topology());
+        let mut counts = [0; 3];
+        for _ in 0..60 {
+            let decision = picker.handle_request(&Arrival::at(SITE), world.now);
+            let Decision::Forward(ticket) = decision else {
+                panic!("refused");
+            };
+            counts[ticket.node.index()] += 1;
+        }
+        counts
+    };
+    let say_all = |world: &mut World, said: AgentWeight| {
+        (0..3).for_each(|node| world.say(node, &weight(said)));
+    };
+    say_all(&mut world, AgentWeight::Absolute(256.0));
+    counts(&world);
+    say_all(&mut world, AgentWeight::Absolute(1.0));
+    for _ in 0..3 {
+        let counts = counts(&world);
+        assert!(counts.iter().all(|it| (19..=21).contains(it)), "{counts:?}");
+    }
+    say_all(&mut world, AgentWeight::Share(0.0));
+    assert_eq!(world.candidates(), [0, 1, 2], "it fails open");
+    let counts = counts(&world);
+    assert!(counts.iter().all(|it| (19..=21).contains(it)), "{counts:?}");
+}
+
+#[test]
 fn requests_beyond_what_an_agent_allows_go_elsewhere_or_wait() {
     let mut world = world(2);
     world.say(0, &most(1));

@@ -4,6 +4,7 @@
 //! ```text
 //! each pick:  credit(s) += weight(s) for all candidates; the highest credit wins
 //!             credit(winner) -= sum of the weights
+//! other sum:  credits change as much as the sum of the weights did
 //! ```
 //!
 //! Inputs: configured weights, nothing measured. Credits begin at a random part of the weight,
@@ -20,14 +21,15 @@ use crate::prng::Prng;
 #[derive(Debug)]
 pub(super) struct WeightedRoundRobin {
     credits: PerNode<f64>,
-    started: bool,
+    /// Sum of the candidates' weights at the last pick; zero before the first.
+    total: f64,
 }
 
 impl WeightedRoundRobin {
     pub(super) fn new(_: &Parameters) -> Self {
         Self {
             credits: PerNode::new(),
-            started: false,
+            total: 0.0,
         }
     }
 }
@@ -39,7 +41,7 @@ impl Policy for WeightedRoundRobin {
         for node in view.candidates {
             let weight = f64::from(view.weight(*node));
             let credit = self.credits.of(*node);
-            if !self.started {
+            if self.total == 0.0 {
                 *credit = weight * prng.unit();
             }
             *credit += weight;
@@ -48,8 +50,15 @@ impl Policy for WeightedRoundRobin {
                 best = (*credit, *node);
             }
         }
-        self.started = true;
         *self.credits.of(best.1) -= total;
+        let scale = total / self.total;
+        if scale != 1.0 && self.total > 0.0 {
+            // What was saved up by great weights would outweigh small ones for a long time.
+            for node in view.candidates {
+                *self.credits.of(*node) *= scale;
+            }
+        }
+        self.total = total;
         Choice::blind(best.1)
     }
 

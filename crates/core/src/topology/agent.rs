@@ -4,7 +4,7 @@
 //! ```text
 //! W      NN%: w NN / 100;  weight:NN: NN              w: configured weight
 //! out    down, fail or stopped, until up;             an ejection: it fails open as all of them do
-//!        W = 0, until W > 0
+//!        W = 0, until W > 0                           what serves all the same weighs w
 //! state  drain or maint, until ready                  beside the operator's: requests need both to be `ready`
 //! most   maxconn: own requests in flight; 0: no bound
 //! ```
@@ -111,9 +111,9 @@ impl AgentState {
         *self != before
     }
 
-    /// What a node weighs that is configured with this weight.
+    /// What a node weighs that is configured with this weight, while it serves.
     pub fn weight_of(&self, configured: f32) -> f32 {
-        match self.weight {
+        match self.weight.filter(|_| self.weightless_since.is_none()) {
             None => configured,
             Some(AgentWeight::Share(share)) => configured * share,
             Some(AgentWeight::Absolute(weight)) => weight,
