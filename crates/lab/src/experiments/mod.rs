@@ -75,6 +75,7 @@ pub const ALL: &[&Experiment] = &[
     &slbl::poll_interval::EXPERIMENT,
     &slbl::normal::EXPERIMENT,
     &slbl::overload::EXPERIMENT,
+    &slbl::scale::EXPERIMENT,
     &slbl::reaction::EXPERIMENT,
     &admission::response::EXPERIMENT,
     &admission::instant::EXPERIMENT,

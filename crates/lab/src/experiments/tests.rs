@@ -48,6 +48,7 @@ fn every_experiment_of_the_papers_and_of_the_design_is_there() {
         "slbl-poll-interval",
         "slbl-normal",
         "slbl-overload",
+        "slbl-scale",
         "slbl-reaction",
         "admission",
         "admission-instant",

@@ -17,6 +17,7 @@ pub(super) mod normal;
 pub(super) mod overload;
 pub(super) mod poll_interval;
 pub(super) mod reaction;
+pub(super) mod scale;
 
 use std::time::Duration;
 
