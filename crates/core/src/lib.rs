@@ -20,7 +20,7 @@
 //! * [`moves`]: nodes that change their site, by words that front-ends share.
 //! * [`places`]: tables that grow while they are read.
 //! * [`retry_budget`]: which failed requests may be tried again.
-//! * [`steer`]: weights for a balancer that is not Tidegate's.
+//! * [`steer`]: weights and limits for a balancer that is not Tidegate's.
 //! * [`stats`]: quantile, median and mean, as all crates take them.
 //! * [`throttle`]: orders that slow one class of requests down.
 //! * [`units`]: durations and sizes as people write them.

@@ -19,7 +19,11 @@
 //! requests instead of the 0.25 that would make them equal, when both are full. A load that changes within the
 //! time constant is followed too late. Source: the form is SLBL-ARPN's, weights from used shares; the rest is ours.
 
+mod limit;
+
 use std::time::Duration;
+
+pub use limit::{Connections, ServerWork, connection_limit};
 
 use crate::director::SoftLimitWatch;
 use crate::load::NodeLoad;
@@ -39,12 +43,44 @@ const HOLD: u32 = 16;
 /// After so long without a load nothing is known.
 const KNOWN_FOR: Duration = Duration::from_secs(3);
 
+/// A mean with a time constant of 2 s.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RecentMean {
+    value: Option<f64>,
+    /// When the last sample was made.
+    at: Timestamp,
+}
+
+impl RecentMean {
+    /// The mean; nothing before the first sample.
+    pub fn value(&self) -> Option<f64> {
+        self.value
+    }
+
+    /// Takes a sample in. What is no number is none; after 3 s without one nothing is known.
+    pub fn on_sample(&mut self, sample: f64, now: Timestamp) {
+        let before = self.value.filter(|_| now.since(self.at) <= KNOWN_FOR);
+        if !sample.is_finite() || sample < 0.0 {
+            self.value = before;
+            return;
+        }
+        let elapsed = now.seconds_since(self.at).max(0.0);
+        self.value = Some(match before {
+            None => sample,
+            Some(mean) => mean + (sample - mean) * (1.0 - (-elapsed / TAU_S).exp()),
+        });
+        self.at = now;
+    }
+}
+
 /// What is known of one server.
 #[derive(Debug, Default)]
 pub struct ServerDemand {
-    mean: Option<f64>,
-    /// When the last load came.
-    at: Timestamp,
+    demand: RecentMean,
+    run_queue: RecentMean,
+    busy: RecentMean,
+    accept_queue: RecentMean,
+    capacity: f64,
     limits: SoftLimitWatch,
 }
 
@@ -58,23 +94,34 @@ impl ServerDemand {
         now: Timestamp,
     ) {
         self.limits.on_load(limits, load, delay, now);
-        if now.since(self.at) > KNOWN_FOR {
-            self.mean = None;
-        }
-        let Some(demand) = load.and_then(demand) else {
-            return;
+        let unknown = NodeLoad {
+            accept_queue: f32::NAN,
+            ..NodeLoad::UNKNOWN
         };
-        let elapsed = now.seconds_since(self.at).max(0.0);
-        self.mean = Some(match self.mean {
-            None => demand,
-            Some(mean) => mean + (demand - mean) * (1.0 - (-elapsed / TAU_S).exp()),
-        });
-        self.at = now;
+        let load = load.unwrap_or(&unknown);
+        if load.capacity.is_finite() {
+            self.capacity = load.capacity.into();
+        }
+        self.demand.on_sample(demand(load), now);
+        self.run_queue.on_sample(load.run_queue.into(), now);
+        let busy = load.utilization * load.capacity;
+        self.busy.on_sample(busy.into(), now);
+        self.accept_queue.on_sample(load.accept_queue.into(), now);
     }
 
-    /// The mean, if it is known.
+    /// The mean demand, if it is known.
     pub fn mean(&self) -> Option<f64> {
-        self.mean
+        self.demand.value()
+    }
+
+    /// What it is at work on, if CPUs, run queue and CPU time are known.
+    pub fn work(&self) -> Option<ServerWork> {
+        Some(ServerWork {
+            run_queue: self.run_queue.value()?,
+            busy: self.busy.value()?,
+            accept_queue: self.accept_queue.value().unwrap_or(0.0),
+            capacity: self.capacity,
+        })
     }
 
     /// How it came over a soft limit, if it is over one.
@@ -83,10 +130,14 @@ impl ServerDemand {
     }
 }
 
-fn demand(load: &NodeLoad) -> Option<f64> {
+/// NaN where it is not known.
+fn demand(load: &NodeLoad) -> f64 {
     // `max` of a number and NaN is the number.
     let wanted = f64::from(load.utilization.max(load.run_queue / load.capacity));
-    (wanted.is_finite() && wanted >= 0.0).then_some(wanted.min(DEMAND_MAX))
+    match wanted.is_finite() {
+        true => wanted.min(DEMAND_MAX),
+        false => f64::NAN,
+    }
 }
 
 /// A server, as its weight is made.
@@ -222,6 +273,30 @@ mod tests {
         assert_eq!(on(None, 6_000), Some(mean));
         assert_eq!(on(None, 6_001), None);
         assert_eq!(on(Some(&load(1.0, 1e9)), 6_002), Some(4.0));
+    }
+
+    #[test]
+    fn work_is_known_where_cpus_run_queue_and_cpu_time_are() {
+        let mut server = ServerDemand::default();
+        let mut on = |load: NodeLoad, now| {
+            let now = Timestamp::from_millis(now);
+            server.on_load(&SoftLimits::NONE, Some(&load), Duration::ZERO, now);
+            server.work()
+        };
+        assert_eq!(on(load(0.5, f32::NAN), 1_000), None);
+        let full = NodeLoad {
+            accept_queue: 7.0,
+            ..load(0.5, 3.0)
+        };
+        let work = ServerWork {
+            capacity: 2.0,
+            run_queue: 3.0,
+            busy: 1.0,
+            accept_queue: 7.0,
+        };
+        // By then what came first is forgotten.
+        assert_eq!(on(full, 9_000), Some(work));
+        assert_eq!(on(load(f32::NAN, 3.0), 20_000), None);
     }
 
     #[test]

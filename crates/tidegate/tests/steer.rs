@@ -9,7 +9,8 @@
 mod support;
 
 use std::fs::File;
-use std::net::SocketAddr;
+use std::io::{BufReader, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -17,40 +18,57 @@ use std::sync::Arc;
 use serde_json::Value;
 use support::haproxy::{self, Haproxy};
 use support::published::PublishedLoad;
+use support::server::{head, server};
 use support::{Process, ask, eventually, folder, free_address, is_installed, tidegate};
 use tidegate_remote::RegionMemory;
 
 /// What is set instead of 256 at least: what is within a sixteenth of it stays.
 const MOST: u32 = 240;
 
+/// The site of both nodes.
+const SHOP: &str = "[[site]]\nname = \"shop\"\nhosts = [\"*\"]\n";
+/// The same, with a check of its nodes.
+const CHECKED: &str = "[[site]]\nname = \"shop\"\nhosts = [\"*\"]\n\
+    [site.check]\nkind = \"tcp\"\ninterval = \"100ms\"\nrise = 1\nfall = 1\n";
+/// Two sites, whose nodes end the requests of the one before they serve the other.
+const MOVING: &str = "[reconfigure]\nenabled = true\ndrain = \"1h\"\n\
+    [[site]]\nname = \"shop\"\nhosts = [\"shop.example\"]\nnodes = { min = 1 }\n\
+    [[site]]\nname = \"blog\"\nhosts = [\"blog.example\"]\nnodes = { min = 1 }\n";
+
 /// Two nodes, and the configuration that names them.
 struct Scene {
     folder: PathBuf,
     admin: SocketAddr,
+    listener: SocketAddr,
     addresses: [SocketAddr; 2],
     loads: [PublishedLoad; 2],
 }
 
 impl Scene {
+    /// Nodes of one site, at which nothing listens.
     fn new(test: &str) -> Self {
+        let addresses = [free_address(), free_address()];
+        Self::of(test, SHOP, addresses, ["shop", "shop"])
+    }
+
+    /// Of these sites, with nodes at these addresses that serve these sites.
+    fn of(test: &str, sites: &str, addresses: [SocketAddr; 2], serve: [&str; 2]) -> Self {
         let folder = folder(&format!("steer-{test}"));
         let process = std::process::id();
         let paths = [1, 2].map(|node| format!("/dev/shm/tidegate-steer-{test}-n{node}-{process}"));
         let start = |path: &String| {
             let memory = RegionMemory::create(Path::new(path)).unwrap();
-            PublishedLoad::start(Arc::new(memory))
+            PublishedLoad::start_busy(Arc::new(memory))
         };
         let loads = [start(&paths[0]), start(&paths[1])];
-        let addresses = [free_address(), free_address()];
-        let admin = free_address();
+        let (admin, listener) = (free_address(), free_address());
         let mut text = format!(
-            "[load]\nrealtime = false\n[admin]\naddress = \"{admin}\"\n[[listener]]\naddress = \"{}\"\n\
-             [[site]]\nname = \"shop\"\nhosts = [\"*\"]\n",
-            free_address()
+            "[load]\nrealtime = false\n[admin]\naddress = \"{admin}\"\n[[listener]]\naddress = \"{listener}\"\n{sites}"
         );
-        for (index, (path, address)) in paths.iter().zip(addresses).enumerate() {
+        for (index, path) in paths.iter().enumerate() {
+            let (address, site) = (addresses[index], serve[index]);
             text.push_str(&format!(
-                "[[node]]\nname = \"n{}\"\naddress = \"{address}\"\nsite = \"shop\"\n\
+                "[[node]]\nname = \"n{}\"\naddress = \"{address}\"\nsite = \"{site}\"\n\
                  load = {{ transport = \"shm\", path = \"{path}\" }}\n",
                 index + 1
             ));
@@ -59,18 +77,24 @@ impl Scene {
         Self {
             folder,
             admin,
+            listener,
             addresses,
             loads,
         }
     }
 
+    /// A server's line for the configuration of HAProxy.
+    fn server(&self, index: usize, name: &str, more: &str) -> String {
+        format!("server {name} {} {more}", self.addresses[index])
+    }
+
     /// With both nodes as servers, of these weights.
     fn haproxy(&self, weights: [u32; 2]) -> Haproxy {
-        let servers = [0, 1].map(|index| {
-            let (address, weight) = (self.addresses[index], weights[index]);
-            format!("server s{} {address} weight {weight}", index + 1)
-        });
-        Haproxy::start(&self.folder, &servers)
+        let line = |index: usize| {
+            let weight = format!("weight {}", weights[index]);
+            self.server(index, &format!("s{}", index + 1), &weight)
+        };
+        Haproxy::start(&self.folder, &[line(0), line(1)])
     }
 
     fn command(&self, haproxy: &Haproxy) -> Command {
@@ -218,6 +242,17 @@ fn a_restarted_haproxy_is_steered_again() {
     assert_eq!((haproxy.weight("s1"), haproxy.weight("s2")), (100, 100));
 }
 
+/// Whether each of the two servers is drained.
+fn drained(haproxy: &Haproxy) -> [bool; 2] {
+    ["s1", "s2"].map(|server| haproxy.stat(server, "status") == "DRAIN")
+}
+
+fn become_so(haproxy: &Haproxy, wanted: [bool; 2]) {
+    eventually(&format!("drained: {wanted:?}"), || {
+        (drained(haproxy) == wanted).then_some(())
+    });
+}
+
 #[test]
 fn servers_whose_nodes_a_front_end_has_out_are_drained_but_for_the_last() {
     if !is_installed("haproxy") {
@@ -227,13 +262,6 @@ fn servers_whose_nodes_a_front_end_has_out_are_drained_but_for_the_last() {
     let mut haproxy = scene.haproxy([100, 100]);
     let front_end = scene.front_end();
     let steer = scene.steer(&haproxy, &["--drain"]);
-    let drained =
-        |haproxy: &Haproxy| ["s1", "s2"].map(|server| haproxy.stat(server, "status") == "DRAIN");
-    let become_so = |haproxy: &Haproxy, wanted: [bool; 2]| {
-        eventually(&format!("drained: {wanted:?}"), || {
-            (drained(haproxy) == wanted).then_some(())
-        });
-    };
     scene.order("drain", "n1");
     become_so(&haproxy, [true, false]);
     haproxy.restart();
@@ -256,6 +284,116 @@ fn servers_whose_nodes_a_front_end_has_out_are_drained_but_for_the_last() {
     assert_eq!(code, Some(0), "{report}");
     assert_eq!(drained(&haproxy), [false, false]);
     assert_eq!((haproxy.weight("s1"), haproxy.weight("s2")), (100, 100));
+}
+
+#[test]
+fn a_server_whose_node_fails_its_check_is_drained_until_it_passes() {
+    if !is_installed("haproxy") {
+        return;
+    }
+    let addresses = [free_address(), server("n2")];
+    let scene = Scene::of("ejected", CHECKED, addresses, ["shop", "shop"]);
+    let haproxy = scene.haproxy([100, 100]);
+    let _front_end = scene.front_end();
+    let steer = scene.steer(&haproxy, &["--drain"]);
+    become_so(&haproxy, [true, false]);
+    let said = scene.log();
+    assert!(said.contains("b/s1: its node is ejected there"), "{said}");
+    let listener = TcpListener::bind(scene.addresses[0]).unwrap();
+    std::thread::spawn(move || listener.incoming().for_each(drop));
+    become_so(&haproxy, [false, false]);
+    scene.ended(steer);
+}
+
+#[test]
+fn a_server_whose_node_moves_is_drained_until_it_is_there() {
+    if !is_installed("haproxy") {
+        return;
+    }
+    let addresses = [server("n1"), server("n2")];
+    let scene = Scene::of("moving", MOVING, addresses, ["shop", "blog"]);
+    let haproxy = scene.haproxy([100, 100]);
+    let _front_end = scene.front_end();
+    let steer = scene.steer(&haproxy, &["--drain"]);
+    // A tunnel of its site keeps it on its way.
+    let mut tunnel = BufReader::new(TcpStream::connect(scene.listener).unwrap());
+    let request =
+        "GET / HTTP/1.1\r\nhost: blog.example\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n";
+    tunnel.get_mut().write_all(request.as_bytes()).unwrap();
+    assert!(head(&mut tunnel).unwrap().contains("101"));
+    let admin = scene.admin.to_string();
+    let mut command = tidegate();
+    command.args(["move", "n2", "shop", "--force", "--admin", &admin]);
+    let mut moved = Process::start(command.stdout(Stdio::null()));
+    become_so(&haproxy, [false, true]);
+    let said = scene.log();
+    assert!(
+        said.contains("b/s2: its node moves to another site"),
+        "{said}"
+    );
+    drop(tunnel);
+    assert_eq!(moved.wait(), Some(0));
+    become_so(&haproxy, [false, false]);
+    scene.ended(steer);
+}
+
+#[test]
+fn of_one_backend_alone_servers_are_drained() {
+    if !is_installed("haproxy") {
+        return;
+    }
+    let scene = Scene::new("backend");
+    let lines = [
+        scene.server(0, "s1", ""),
+        scene.server(1, "s2", ""),
+        "backend other".into(),
+        scene.server(0, "t1", ""),
+        scene.server(1, "t2", ""),
+    ];
+    let haproxy = Haproxy::start(&scene.folder, &lines);
+    let _front_end = scene.front_end();
+    let steer = scene.steer(&haproxy, &["--drain", "--maxconn", "--backend", "b"]);
+    scene.order("drain", "n1");
+    become_so(&haproxy, [true, false]);
+    let (_, report) = scene.ended(steer);
+    assert_eq!(report["drained"], 1, "{report}");
+    assert_eq!(haproxy.stat("t1", "status"), "no check");
+    become_so(&haproxy, [false, false]);
+}
+
+#[test]
+fn a_server_is_held_to_the_connections_that_it_can_use() {
+    if !is_installed("haproxy") {
+        return;
+    }
+    let scene = Scene::new("maxconn");
+    let haproxy = Haproxy::start(&scene.folder, &[scene.server(0, "s1", "maxconn 100")]);
+    // A server of one CPU that takes all and answers nothing, as if all of it computed.
+    let _server = TcpListener::bind(scene.addresses[0]).unwrap();
+    let client = || {
+        let mut client = TcpStream::connect(haproxy.address).unwrap();
+        let request = b"GET / HTTP/1.1\r\nHost: shop\r\n\r\n";
+        client.write_all(request).unwrap();
+        client
+    };
+    let _clients: Vec<_> = (0..30).map(|_| client()).collect();
+    scene.loads[0].set(30);
+    let limit = || haproxy.stat("s1", "slim").parse::<u32>().unwrap();
+    let steer = scene.steer(&haproxy, &["--maxconn", "--dry-run"]);
+    scene.await_event("would_limit");
+    let (code, report) = scene.ended(steer);
+    assert_eq!((code, limit()), (Some(0), 100), "{report}");
+    let steer = scene.steer(&haproxy, &["--maxconn"]);
+    eventually("it is held to a few", || (limit() < 10).then_some(()));
+    let (code, report) = scene.ended(steer);
+    assert_eq!((code, limit()), (Some(0), 100), "{report}");
+    // An operator's stands.
+    let steer = scene.steer(&haproxy, &["--maxconn"]);
+    eventually("it is held again", || (limit() < 10).then_some(()));
+    haproxy.say("set maxconn server b/s1 50");
+    scene.await_event("left_alone");
+    let (code, report) = scene.ended(steer);
+    assert_eq!((code, limit()), (Some(0), 50), "{report}");
 }
 
 #[test]
@@ -298,15 +436,20 @@ fn a_dry_run_sets_nothing() {
     let scene = Scene::new("dry");
     let haproxy = scene.haproxy([100, 100]);
     scene.loads[1].set(3);
-    let steer = scene.steer(&haproxy, &["--dry-run"]);
+    let _front_end = scene.front_end();
+    scene.order("drain", "n1");
+    haproxy.say("set server b/s2 weight 77");
+    // What is to be taken over is not put back either.
+    let steer = scene.steer(&haproxy, &["--drain", "--take-over", "--dry-run"]);
     scene.await_event("would_set");
+    scene.await_event("would_drain");
+    let said = scene.log();
+    assert!(said.contains("would drain b/s1"), "{said}");
     let (code, report) = scene.ended(steer);
-    assert_eq!(
-        (code, &report["set"]),
-        (Some(0), &Value::from(0)),
-        "{report}"
-    );
-    assert_eq!((haproxy.weight("s1"), haproxy.weight("s2")), (100, 100));
+    let counts = ["set", "drained", "restored"].map(|name| report[name].as_u64());
+    assert_eq!((code, counts), (Some(0), [Some(0); 3]), "{report}");
+    assert_eq!((haproxy.weight("s1"), haproxy.weight("s2")), (100, 77));
+    assert_eq!(drained(&haproxy), [false, false]);
 }
 
 #[test]

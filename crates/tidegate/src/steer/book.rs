@@ -7,35 +7,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-use tidegate_core::steer::{SteeredServer, weights};
+use tidegate_core::steer::{ServerWork, SteeredServer, weights};
 
+use super::changes::{Change, Keeper, Key, Plan, Weight};
 use super::servers::ServerState;
-
-/// A server's names: of its backend, and its own.
-pub(super) type Key = (String, String);
 
 /// What is known of a node.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct NodeDemand {
     pub(super) demand: Option<f64>,
     pub(super) at_limit: bool,
-}
-
-/// A weight to be set.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Change {
-    pub(super) backend: String,
-    pub(super) server: String,
-    pub(super) from: u32,
-    pub(super) to: u32,
-}
-
-/// What is to be done now.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Plan {
-    pub(super) changes: Vec<Change>,
-    /// What is to be said, each with the name of its event.
-    pub(super) events: Vec<(&'static str, String)>,
+    /// What it is at work on, if that is known.
+    pub(super) work: Option<ServerWork>,
 }
 
 /// See the module.
@@ -70,7 +53,7 @@ impl Book {
         &mut self,
         servers: &[ServerState],
         nodes: &BTreeMap<SocketAddr, NodeDemand>,
-    ) -> Plan {
+    ) -> Plan<Weight> {
         let mut plan = Plan::default();
         let mut backends: BTreeMap<&str, Vec<&ServerState>> = BTreeMap::new();
         for server in servers {
@@ -91,7 +74,12 @@ impl Book {
         plan
     }
 
-    fn note_strange(&mut self, backend: &str, stranger: Option<&&ServerState>, plan: &mut Plan) {
+    fn note_strange(
+        &mut self,
+        backend: &str,
+        stranger: Option<&&ServerState>,
+        plan: &mut Plan<Weight>,
+    ) {
         if !self.strange.insert(backend.to_owned()) {
             return;
         }
@@ -105,7 +93,12 @@ impl Book {
         plan.events.push(("left_alone", text));
     }
 
-    fn plan_backend(&mut self, servers: &[&ServerState], nodes: &[NodeDemand], plan: &mut Plan) {
+    fn plan_backend(
+        &mut self,
+        servers: &[&ServerState],
+        nodes: &[NodeDemand],
+        plan: &mut Plan<Weight>,
+    ) {
         let mut steered = Vec::new();
         for (server, node) in servers.iter().zip(nodes) {
             if self.is_steered(server, plan) {
@@ -122,17 +115,16 @@ impl Book {
         for ((server, _), weight) in steered.iter().zip(weights(&asked)) {
             if weight != server.weight {
                 plan.changes.push(Change {
-                    backend: server.backend.clone(),
-                    server: server.server.clone(),
-                    from: server.weight,
-                    to: weight,
+                    key: server.key(),
+                    from: Weight(server.weight),
+                    to: Weight(weight),
                 });
             }
         }
     }
 
     /// Whether a server's weight is for us to set, and what is to be said of that.
-    fn is_steered(&mut self, server: &ServerState, plan: &mut Plan) -> bool {
+    fn is_steered(&mut self, server: &ServerState, plan: &mut Plan<Weight>) -> bool {
         let key = server.key();
         let is_new = !self.servers.contains_key(&key);
         let held = self.servers.entry(key).or_default();
@@ -152,35 +144,34 @@ impl Book {
         !left_alone && !held.refused
     }
 
-    /// A change was made.
-    pub(super) fn on_set(&mut self, change: &Change) {
-        self.held(change).set = Some(change.to);
-    }
-
-    /// HAProxy sets no such weight: the server is not tried again.
-    pub(super) fn on_refused(&mut self, change: &Change) {
-        self.held(change).refused = true;
-    }
-
-    fn held(&mut self, change: &Change) -> &mut Held {
-        let key = (change.backend.clone(), change.server.clone());
-        self.servers.entry(key).or_default()
-    }
-
     /// What puts the configured weights back, of servers that still have what was set here.
-    pub(super) fn restore(&self, servers: &[ServerState]) -> Vec<Change> {
+    pub(super) fn restore(&self, servers: &[ServerState]) -> Vec<Change<Weight>> {
         let set_here = |it: &&ServerState| {
             let held = self.servers.get(&it.key());
             let set = held.and_then(|it| it.set);
             set == Some(it.weight) && it.weight != it.configured
         };
         let change = |it: &ServerState| Change {
-            backend: it.backend.clone(),
-            server: it.server.clone(),
-            from: it.weight,
-            to: it.configured,
+            key: it.key(),
+            from: Weight(it.weight),
+            to: Weight(it.configured),
         };
         servers.iter().filter(set_here).map(change).collect()
+    }
+
+    fn held(&mut self, change: &Change<Weight>) -> &mut Held {
+        self.servers.entry(change.key.clone()).or_default()
+    }
+}
+
+impl Keeper<Weight> for Book {
+    fn on_set(&mut self, change: &Change<Weight>) {
+        self.held(change).set = Some(change.to.0);
+    }
+
+    /// The server is not tried again.
+    fn on_refused(&mut self, change: &Change<Weight>) {
+        self.held(change).refused = true;
     }
 }
 
@@ -238,25 +229,24 @@ mod tests {
     /// Two nodes, the second one with more to do.
     fn nodes() -> BTreeMap<SocketAddr, NodeDemand> {
         let node = |last, demand| {
-            let demand = Some(demand);
-            let at_limit = false;
-            (address(last), NodeDemand { demand, at_limit })
+            let known = NodeDemand {
+                demand: Some(demand),
+                ..NodeDemand::default()
+            };
+            (address(last), known)
         };
         [node(1, 0.1), node(2, 0.3)].into()
     }
 
-    fn change(last: u8, from: u32, to: u32) -> Change {
-        let server = format!("n{last}");
-        let backend = "shop".into();
+    fn change(last: u8, from: u32, to: u32) -> Change<Weight> {
         Change {
-            backend,
-            server,
-            from,
-            to,
+            key: ("shop".into(), format!("n{last}")),
+            from: Weight(from),
+            to: Weight(to),
         }
     }
 
-    fn names(plan: &Plan) -> Vec<&'static str> {
+    fn names(plan: &Plan<Weight>) -> Vec<&'static str> {
         plan.events.iter().map(|it| it.0).collect()
     }
 

@@ -11,8 +11,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-use super::book::Key;
-use super::servers::{Process, ServerState};
+use super::changes::{Change, Keeper, Key, Plan, State};
+use super::servers::ServerState;
 
 /// Why a front-end sends a node nothing, the firmest word first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,30 +35,11 @@ impl Out {
     }
 }
 
-/// A state to be set.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct StateChange {
-    pub(super) backend: String,
-    pub(super) server: String,
-    /// Drained, and otherwise ready.
-    pub(super) drain: bool,
-}
-
-/// What is to be done now.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct DrainPlan {
-    pub(super) changes: Vec<StateChange>,
-    /// What is to be said, each with the name of its event.
-    pub(super) events: Vec<(&'static str, String)>,
-}
-
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Drains {
     /// What is drained at first is taken to be drained here.
     takes_over: bool,
-    /// HAProxy's process that they are of.
-    process: Option<Process>,
     /// Drained here.
     drained: BTreeSet<Key>,
     /// Made ready by others after that, or not to be drained by HAProxy's word.
@@ -75,13 +56,10 @@ impl Drains {
         }
     }
 
-    /// HAProxy is this process now: one that was started anew has drained nothing.
-    pub(super) fn on_process(&mut self, process: Process) {
-        let before = self.process.replace(process);
-        if before.is_some_and(|it| !process.goes_on_from(it)) {
-            self.drained.clear();
-            self.left_alone.clear();
-        }
+    /// HAProxy was started anew: it has drained nothing.
+    pub(super) fn forget(&mut self) {
+        self.drained.clear();
+        self.left_alone.clear();
     }
 
     /// Compares what HAProxy has with what the front-end says; `out` has the nodes to which that sends nothing.
@@ -89,12 +67,12 @@ impl Drains {
         &mut self,
         servers: &[ServerState],
         out: &BTreeMap<SocketAddr, Out>,
-    ) -> DrainPlan {
+    ) -> Plan<State> {
         if std::mem::take(&mut self.takes_over) {
             let drained = servers.iter().filter(|it| it.is_drained());
             self.drained = drained.map(ServerState::key).collect();
         }
-        let mut plan = DrainPlan::default();
+        let mut plan = Plan::default();
         let mut backends: BTreeMap<&str, Vec<&ServerState>> = BTreeMap::new();
         for server in servers {
             backends.entry(&server.backend).or_default().push(server);
@@ -109,7 +87,7 @@ impl Drains {
         &mut self,
         servers: &[&ServerState],
         out: &BTreeMap<SocketAddr, Out>,
-        plan: &mut DrainPlan,
+        plan: &mut Plan<State>,
     ) {
         let why = |server: &ServerState| out.get(&server.address?).copied();
         for server in servers {
@@ -134,7 +112,9 @@ impl Drains {
             let is_wanted = wanted.iter().any(|(_, it)| it.server == server.server);
             let drain = is_wanted && spared.as_ref() != Some(&key);
             if drain != self.drained.contains(&key) {
-                plan.change(server, drain, why(server));
+                let (change, reason) = change(server, drain, why(server));
+                plan.changes.push(change);
+                plan.reasons.push(reason);
             }
         }
     }
@@ -144,7 +124,7 @@ impl Drains {
         &mut self,
         wanted: &[(Out, &ServerState)],
         needed: bool,
-        plan: &mut DrainPlan,
+        plan: &mut Plan<State>,
     ) -> Option<Key> {
         let of_use = wanted.iter().rev().find(|(_, it)| it.is_of_use());
         let (_, server) = of_use.filter(|_| needed)?;
@@ -160,7 +140,7 @@ impl Drains {
     }
 
     /// Notes what others have set since the last turn.
-    fn note_orders(&mut self, server: &ServerState, is_out: bool, plan: &mut DrainPlan) {
+    fn note_orders(&mut self, server: &ServerState, is_out: bool, plan: &mut Plan<State>) {
         let key = server.key();
         if !is_out {
             self.left_alone.remove(&key);
@@ -179,52 +159,47 @@ impl Drains {
         }
     }
 
-    /// A state was set.
-    pub(super) fn on_set(&mut self, change: &StateChange) {
-        let key = (change.backend.clone(), change.server.clone());
-        match change.drain {
-            true => _ = self.drained.insert(key),
-            false => _ = self.drained.remove(&key),
-        }
-    }
-
-    /// HAProxy sets no such state: the server is not tried again until its node takes requests.
-    pub(super) fn on_refused(&mut self, change: &StateChange) {
-        let key = (change.backend.clone(), change.server.clone());
-        self.drained.remove(&key);
-        self.left_alone.insert(key);
-    }
-
     /// What makes all servers ready that were drained here and still are.
-    pub(super) fn restore(&self, servers: &[ServerState]) -> Vec<StateChange> {
+    pub(super) fn restore(&self, servers: &[ServerState]) -> Vec<Change<State>> {
         let ours = |it: &&ServerState| self.drained.contains(&it.key()) && it.is_drained();
-        let ready = |it: &ServerState| StateChange {
-            backend: it.backend.clone(),
-            server: it.server.clone(),
-            drain: false,
-        };
+        let ready = |it: &ServerState| change(it, false, None).0;
         servers.iter().filter(ours).map(ready).collect()
     }
 }
 
-impl DrainPlan {
-    fn change(&mut self, server: &ServerState, drain: bool, out: Option<Out>) {
-        let ServerState {
-            backend, server, ..
-        } = server;
-        let (event, why) = match (drain, out) {
-            (true, out) => ("drained", out.map_or("is out", Out::words)),
-            (false, None) => ("ready", "takes requests"),
-            (false, Some(_)) => ("ready", "is out, and so are all others of the backend"),
-        };
-        let text = format!("{backend}/{server}: its node {why}");
-        self.events.push((event, text));
-        self.changes.push(StateChange {
-            backend: backend.clone(),
-            server: server.clone(),
-            drain,
-        });
+impl Keeper<State> for Drains {
+    fn on_set(&mut self, change: &Change<State>) {
+        match change.to {
+            State::Drained => _ = self.drained.insert(change.key.clone()),
+            State::Ready => _ = self.drained.remove(&change.key),
+        }
     }
+
+    /// The server is not tried again until its node takes requests.
+    fn on_refused(&mut self, change: &Change<State>) {
+        self.drained.remove(&change.key);
+        self.left_alone.insert(change.key.clone());
+    }
+}
+
+/// Drains a server or makes it ready, and why.
+fn change(
+    server: &ServerState,
+    drain: bool,
+    out: Option<Out>,
+) -> (Change<State>, (&'static str, String)) {
+    let (event, why) = match (drain, out) {
+        (true, out) => ("drained", out.map_or("is out", Out::words)),
+        (false, None) => ("ready", "takes requests"),
+        (false, Some(_)) => ("ready", "is out, and so are all others of the backend"),
+    };
+    let (from, to) = match drain {
+        true => (State::Ready, State::Drained),
+        false => (State::Drained, State::Ready),
+    };
+    let key = server.key();
+    let text = format!("{}/{}: its node {why}", key.0, key.1);
+    (Change { key, from, to }, (event, text))
 }
 
 #[cfg(test)]
@@ -246,13 +221,8 @@ mod tests {
         }
     }
 
-    fn change(last: u8, drain: bool) -> StateChange {
-        let (backend, server) = ("shop".into(), format!("n{last}"));
-        StateChange {
-            backend,
-            server,
-            drain,
-        }
+    fn change(last: u8, drain: bool) -> Change<State> {
+        super::change(&server(last, 0), drain, None).0
     }
 
     /// Plans, and does it.
@@ -260,14 +230,15 @@ mod tests {
         drains: &mut Drains,
         servers: &[ServerState],
         out: &[(u8, Out)],
-    ) -> (Vec<StateChange>, Vec<&'static str>) {
+    ) -> (Vec<Change<State>>, Vec<&'static str>) {
         let out = out
             .iter()
             .map(|(last, why)| (address(*last), *why))
             .collect();
         let plan = drains.plan(servers, &out);
         plan.changes.iter().for_each(|it| drains.on_set(it));
-        let events = plan.events.iter().map(|it| it.0).collect();
+        let events = plan.events.iter().chain(&plan.reasons);
+        let events = events.map(|it| it.0).collect();
         (plan.changes, events)
     }
 
@@ -340,17 +311,11 @@ mod tests {
     #[test]
     fn a_haproxy_that_was_started_anew_is_drained_anew() {
         let mut drains = Drains::default();
-        let process = |pid, uptime_s| Process { pid, uptime_s };
-        drains.on_process(process(7, 5));
         let (all, out) = ([server(1, 0), server(2, 0)], [(1, Out::Moving)]);
         let drained = (vec![change(1, true)], vec!["drained"]);
         assert_eq!(done(&mut drains, &all, &out), drained);
-        drains.on_process(process(8, 6));
+        drains.forget();
         assert_eq!(done(&mut drains, &all, &out), drained);
-        // In a container it may have the same number.
-        drains.on_process(process(8, 0));
-        assert_eq!(done(&mut drains, &all, &out), drained);
-        drains.on_process(process(8, 1));
         assert_eq!(done(&mut drains, &all, &out).1, ["left_alone"]);
     }
 

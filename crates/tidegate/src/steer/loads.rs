@@ -95,6 +95,7 @@ impl Loads {
         let demand = |node: &Node| NodeDemand {
             demand: node.demand.mean(),
             at_limit: node.demand.crossing().is_some(),
+            work: node.demand.work(),
         };
         let nodes = self.nodes.iter();
         nodes.map(|node| (node.address, demand(node))).collect()

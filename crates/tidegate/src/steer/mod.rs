@@ -6,13 +6,17 @@
 //!                                 ├──────── show servers state                each --interval
 //!                                 v
 //! front-end ──> FrontEndWord ──> Drains ──> set server b/s state drain|ready  with --drain
+//! agents, show stat ───────────> Limits ──> set maxconn server b/s N          with --maxconn
 //! ```
 //!
 //! What is set is put back at the end, on SIGTERM, SIGINT and SIGHUP; what others have set is left alone.
 
 mod book;
+mod changes;
 mod drains;
 mod front_end;
+mod hand;
+mod limits;
 mod loads;
 mod runtime_api;
 mod servers;
@@ -30,12 +34,15 @@ use crate::config::{Config, FrontEnd};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::signals::Stop;
-use book::{Book, Change};
-use drains::{DrainPlan, Drains, StateChange};
+use book::Book;
+use changes::{MaxConn, State, Weight};
+use drains::Drains;
 use front_end::FrontEndWord;
+use hand::{Hand, Steered};
+use limits::{Limits, ServerCount};
 use loads::Loads;
 use runtime_api::{NoAnswer, RuntimeApi};
-use servers::{Process, ServerState};
+use servers::{LastProcess, Process, ServerState};
 
 /// Between two looks at the loads: forty in the time constant of a mean.
 const SAMPLE_EVERY: Duration = Duration::from_millis(50);
@@ -78,6 +85,10 @@ struct HaproxyArgs {
     /// ejected, or on their way to another site.
     #[arg(long)]
     drain: bool,
+    /// Also set `maxconn`: as many connections as a server can use by its load, and no more than it is configured with. What is
+    /// above it waits at HAProxy, for `timeout queue`.
+    #[arg(long)]
+    maxconn: bool,
     /// Only say what would be set.
     #[arg(long)]
     dry_run: bool,
@@ -100,7 +111,9 @@ struct Report {
     set: u64,
     /// Times that a server was drained.
     drained: u64,
-    /// Configured weights that were put back, and servers that were made ready, at the end.
+    /// Times that a `maxconn` was set.
+    limited: u64,
+    /// Configured weights and `maxconn` that were put back, and servers that were made ready, at the end.
     restored: u64,
     /// Why others were not.
     not_restored: Vec<String>,
@@ -134,16 +147,19 @@ async fn steer(
     let loads = Loads::start(front_end, args.interval);
     let mut steering = Steering {
         loads: loads.map_err(|error| Failure::Failed(error.to_string()))?,
-        api: RuntimeApi::new(&args.socket),
+        hand: Hand {
+            api: RuntimeApi::new(&args.socket),
+            dry_run: args.dry_run,
+            output,
+        },
         backend: args.backend.clone(),
-        book: Book::new(args.take_over),
+        process: LastProcess::default(),
+        weights: Steered::new(Book::new(args.take_over)),
         word,
-        drains: Drains::new(args.take_over),
-        dry_run: args.dry_run,
-        shown: Vec::new(),
-        shown_states: Vec::new(),
+        states: Steered::new(Drains::new(args.take_over)),
+        limits: args.maxconn.then(|| Steered::new(Limits::default())),
         is_silent: false,
-        report: Report::default(),
+        turns: 0,
         output,
     };
     if !steering.begin(&mut stop, args.interval).await? {
@@ -166,19 +182,19 @@ async fn steer(
 
 struct Steering {
     loads: Loads,
-    api: RuntimeApi,
+    hand: Hand,
     backend: Option<String>,
-    book: Book,
+    process: LastProcess,
+    weights: Steered<Weight, Book>,
     /// The front-end whose nodes are followed, if one is.
     word: Option<FrontEndWord>,
-    drains: Drains,
-    dry_run: bool,
-    /// What a dry run has shown.
-    shown: Vec<Change>,
-    shown_states: Vec<StateChange>,
+    states: Steered<State, Drains>,
+    /// Limits, if they are set.
+    limits: Option<Steered<MaxConn, Limits>>,
     /// HAProxy did not answer, and that was said.
     is_silent: bool,
-    report: Report,
+    /// Turns in which it answered.
+    turns: u64,
     output: Output,
 }
 
@@ -226,7 +242,7 @@ impl Steering {
             Some(backend) => format!("show servers state {backend}"),
             None => "show servers state".into(),
         };
-        let answer = self.api.ask(&command).await?;
+        let answer = self.hand.api.ask(&command).await?;
         servers::parse(&answer).map_err(|why| NoAnswer::Wrong(format!("`{command}`: {why}")))
     }
 
@@ -234,112 +250,50 @@ impl Steering {
         for (name, text) in self.loads.events() {
             self.output.event(name, &text);
         }
-        let servers = match self.servers().await {
-            Ok(servers) => servers,
-            Err(why) => return self.silent(&why.to_string()),
-        };
-        self.answers();
-        self.report.turns += 1;
-        if let Err(why) = self.drain(&servers).await {
-            return self.silent(&why.to_string());
-        }
-        let plan = self.book.plan(&servers, &self.loads.demands());
-        for (name, text) in &plan.events {
-            self.output.event(name, text);
-        }
-        if self.dry_run {
-            return self.show(plan.changes);
-        }
-        let mut done = Vec::new();
-        for change in plan.changes {
-            match self.set(&change).await {
-                Err(why) => return self.silent(&why.to_string()),
-                Ok(None) => {
-                    self.report.set += 1;
-                    self.book.on_set(&change);
-                    done.push(change);
-                }
-                Ok(Some(why)) => {
-                    self.book.on_refused(&change);
-                    let Change {
-                        backend, server, ..
-                    } = &change;
-                    let text = format!("{backend}/{server} is left alone: HAProxy says: {why}");
-                    self.output.event("refused", &text);
-                }
-            }
-        }
-        if !done.is_empty() {
-            self.output.event("weights", &described(&done));
+        if let Err(why) = self.take_turn().await {
+            self.silent(&why.to_string());
         }
     }
 
-    /// Follows the front-end's word, if it is to be followed.
-    async fn drain(&mut self, servers: &[ServerState]) -> Result<(), NoAnswer> {
-        let Some(word) = &mut self.word else {
-            return Ok(());
-        };
-        if let Some((name, text)) = word.ask(clock::now()).await {
+    async fn take_turn(&mut self) -> Result<(), NoAnswer> {
+        if let Some(word) = &mut self.word
+            && let Some((name, text)) = word.ask(clock::now()).await
+        {
             self.output.event(name, &text);
         }
-        let Some(out) = word.out() else {
-            return Ok(());
-        };
-        // Behind the states that are compared with what was set: a process that has forgotten them is another one by now.
-        let process = Process::parse(&self.api.ask("show info").await?);
-        self.drains.on_process(process.map_err(NoAnswer::Wrong)?);
-        let plan = self.drains.plan(servers, out);
-        if self.dry_run {
-            self.show_states(plan);
-            return Ok(());
+        let servers = self.servers().await?;
+        self.answers();
+        self.turns += 1;
+        if self.word.is_some() || self.limits.is_some() {
+            self.follow_process().await?;
         }
-        for (name, text) in plan.events {
-            self.output.event(name, &text);
+        if let Some(out) = self.word.as_ref().and_then(FrontEndWord::out) {
+            let plan = self.states.keeper.plan(&servers, out);
+            self.hand.carry_out(plan, &mut self.states).await?;
         }
-        for change in plan.changes {
-            match self.api.set_state(&change).await? {
-                None => {
-                    self.report.drained += u64::from(change.drain);
-                    self.drains.on_set(&change);
-                }
-                Some(why) => {
-                    self.drains.on_refused(&change);
-                    let StateChange {
-                        backend, server, ..
-                    } = change;
-                    let text = format!("{backend}/{server} is left alone: HAProxy says: {why}");
-                    self.output.event("refused", &text);
-                }
+        let demands = self.loads.demands();
+        if let Some(limits) = &mut self.limits {
+            let counts = counts(&self.hand.api).await?;
+            let plan = limits
+                .keeper
+                .plan(&counts, &servers, &demands, clock::now());
+            self.hand.carry_out(plan, limits).await?;
+        }
+        let plan = self.weights.keeper.plan(&servers, &demands);
+        self.hand.carry_out(plan, &mut self.weights).await
+    }
+
+    /// A process that was started anew has forgotten states and limits. Asked behind the states and before the limits: those of the
+    /// process before are not taken for the configured ones of this one.
+    async fn follow_process(&mut self) -> Result<(), NoAnswer> {
+        let process = Process::parse(&self.hand.api.ask("show info").await?);
+        if self.process.is_new(process.map_err(NoAnswer::Wrong)?) {
+            self.states.keeper.forget();
+            if let Some(limits) = &mut self.limits {
+                limits.keeper.forget();
             }
         }
         Ok(())
-    }
-
-    /// Says which states would be set, if that is something else than before.
-    fn show_states(&mut self, plan: DrainPlan) {
-        if plan.changes != self.shown_states {
-            let one = |it: &StateChange| {
-                let what = if it.drain { "drain" } else { "make ready" };
-                format!("{what} {}/{}", it.backend, it.server)
-            };
-            let all: Vec<_> = plan.changes.iter().map(one).collect();
-            let text = match all.is_empty() {
-                true => "nothing would be drained".into(),
-                false => format!("would {}", all.join(", ")),
-            };
-            self.output.event("would_drain", &text);
-            self.shown_states = plan.changes;
-        }
-    }
-
-    async fn set(&self, change: &Change) -> Result<Option<String>, NoAnswer> {
-        let Change {
-            backend,
-            server,
-            to,
-            ..
-        } = change;
-        self.api.set_weight(backend, server, *to).await
     }
 
     fn answers(&mut self) {
@@ -355,82 +309,67 @@ impl Steering {
         }
     }
 
-    /// Says what would be set, if that is something else than before.
-    fn show(&mut self, changes: Vec<Change>) {
-        if !is_alike(&changes, &self.shown) {
-            let text = match changes.is_empty() {
-                true => "nothing would be set".into(),
-                false => format!("would set {}", described(&changes)),
-            };
-            self.output.event("would_set", &text);
-            self.shown = changes;
+    /// Puts the configured weights and limits back, makes ready what was drained, and says what could not be.
+    async fn end(self) -> Result<(), Failure> {
+        let mut report = Report {
+            turns: self.turns,
+            set: self.weights.set,
+            drained: self.states.set,
+            limited: self.limits.as_ref().map_or(0, |it| it.set),
+            ..Report::default()
+        };
+        if !self.hand.dry_run {
+            self.put_back(&mut report).await;
         }
-    }
-
-    fn note_restored(
-        &mut self,
-        backend: &str,
-        server: &str,
-        said: Result<Option<String>, NoAnswer>,
-    ) {
-        match said.unwrap_or_else(|why| Some(why.to_string())) {
-            None => self.report.restored += 1,
-            Some(why) => {
-                let text = format!("{backend}/{server}: {why}");
-                self.report.not_restored.push(text);
+        let mut text = format!(
+            "stopped after {} turns, {} weights set",
+            report.turns, report.set
+        );
+        for (count, what) in [(report.drained, "drains"), (report.limited, "limits set")] {
+            if count > 0 {
+                text.push_str(&format!(", {count} {what}"));
             }
         }
-    }
-
-    /// Puts the configured weights back, makes ready what was drained, and says what could not be.
-    async fn end(mut self) -> Result<(), Failure> {
-        match self.servers().await {
-            Err(_) if self.report.set + self.report.drained == 0 => {}
-            Err(why) => self.report.not_restored.push(why.to_string()),
-            Ok(servers) => {
-                for change in self.book.restore(&servers) {
-                    let said = self.set(&change).await;
-                    self.note_restored(&change.backend, &change.server, said);
-                }
-                for change in self.drains.restore(&servers) {
-                    let said = self.api.set_state(&change).await;
-                    self.note_restored(&change.backend, &change.server, said);
-                }
-            }
-        }
-        let Report {
-            turns,
-            set,
-            drained,
-            restored,
-            not_restored,
-        } = &self.report;
-        let mut text = format!("stopped after {turns} turns, {set} weights set");
-        if *drained > 0 {
-            text.push_str(&format!(", {drained} drains"));
-        }
-        text.push_str(&format!(", {restored} put back"));
-        for why in not_restored {
+        text.push_str(&format!(", {} put back", report.restored));
+        for why in &report.not_restored {
             text.push_str(&format!("\n  not put back: {why}"));
         }
-        self.output.result(&text, &self.report)?;
-        match not_restored.is_empty() {
+        self.output.result(&text, &report)?;
+        match report.not_restored.is_empty() {
             true => Ok(()),
             false => Err(Failure::Told),
         }
     }
+
+    async fn put_back(&self, report: &mut Report) {
+        let mut done = Vec::new();
+        match self.servers().await {
+            Err(_) if report.set + report.drained == 0 => {}
+            Err(why) => report.not_restored.push(why.to_string()),
+            Ok(servers) => {
+                let weights = self.weights.keeper.restore(&servers);
+                done.push(self.hand.put_back(&weights).await);
+                let states = self.states.keeper.restore(&servers);
+                done.push(self.hand.put_back(&states).await);
+            }
+        }
+        if let Some(limits) = self.limits.as_ref().filter(|it| it.set > 0) {
+            match counts(&self.hand.api).await {
+                Err(why) => report.not_restored.push(why.to_string()),
+                Ok(counts) => {
+                    let limits = limits.keeper.restore(&counts);
+                    done.push(self.hand.put_back(&limits).await);
+                }
+            }
+        }
+        for (restored, not_restored) in done {
+            report.restored += restored;
+            report.not_restored.extend(not_restored);
+        }
+    }
 }
 
-/// Whether two dry turns differ by what hovers alone.
-fn is_alike(one: &[Change], other: &[Change]) -> bool {
-    let alike = |(one, other): (&Change, &Change)| {
-        let near = one.to.abs_diff(other.to) * 16 <= other.to;
-        near && (&one.backend, &one.server) == (&other.backend, &other.server)
-    };
-    one.len() == other.len() && one.iter().zip(other).all(alike)
-}
-
-fn described(changes: &[Change]) -> String {
-    let one = |it: &Change| format!("{}/{} {} to {}", it.backend, it.server, it.from, it.to);
-    changes.iter().map(one).collect::<Vec<_>>().join(", ")
+/// What HAProxy counts of its servers.
+async fn counts(api: &RuntimeApi) -> Result<Vec<ServerCount>, NoAnswer> {
+    limits::parse(&api.ask(limits::SHOW_STAT).await?).map_err(NoAnswer::Wrong)
 }

@@ -8,8 +8,6 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-use super::drains::StateChange;
-
 /// A server takes 150 bytes or so of `show servers state`.
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
 /// HAProxy answers within a few milliseconds, and closes the connection.
@@ -63,28 +61,8 @@ impl RuntimeApi {
         Ok(String::from_utf8_lossy(&answer).into_owned())
     }
 
-    /// Sets a weight; what HAProxy says against it, if it does.
-    pub(super) async fn set_weight(
-        &self,
-        backend: &str,
-        server: &str,
-        weight: u32,
-    ) -> Result<Option<String>, NoAnswer> {
-        self.order(&format!("set server {backend}/{server} weight {weight}"))
-            .await
-    }
-
-    /// Drains a server, or makes it ready; what HAProxy says against it, if it does.
-    pub(super) async fn set_state(&self, change: &StateChange) -> Result<Option<String>, NoAnswer> {
-        let StateChange {
-            backend, server, ..
-        } = change;
-        let state = if change.drain { "drain" } else { "ready" };
-        self.order(&format!("set server {backend}/{server} state {state}"))
-            .await
-    }
-
-    async fn order(&self, command: &str) -> Result<Option<String>, NoAnswer> {
+    /// Gives an order; what HAProxy says against it, if it does.
+    pub(super) async fn order(&self, command: &str) -> Result<Option<String>, NoAnswer> {
         let answer = self.ask(command).await?;
         let answer = answer.trim();
         Ok((!answer.is_empty()).then(|| answer.to_owned()))

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::book::Key;
+use super::changes::Key;
 
 /// Bits of a server's administrative state. Drained, by a command or by the configuration.
 pub(super) const DRAINED: u32 = 0x08;
@@ -88,10 +88,17 @@ impl Process {
             uptime_s: number("Uptime_sec")?,
         })
     }
+}
 
-    /// Whether this is a later moment of the same run.
-    pub(super) fn goes_on_from(self, before: Self) -> bool {
-        self.pid == before.pid && self.uptime_s >= before.uptime_s
+/// The run that HAProxy is in, as it was last seen.
+#[derive(Debug, Default)]
+pub(super) struct LastProcess(Option<Process>);
+
+impl LastProcess {
+    /// HAProxy is this process now. Whether that was started anew since the last time: then it has forgotten what was set.
+    pub(super) fn is_new(&mut self, process: Process) -> bool {
+        let before = self.0.replace(process);
+        before.is_some_and(|it| process.pid != it.pid || process.uptime_s < it.uptime_s)
     }
 }
 
@@ -188,9 +195,12 @@ mod tests {
         let first = process("Name: HAProxy\nPid: 12\nUptime: 0d 0h00m07s\nUptime_sec: 7\n");
         let (pid, uptime_s) = (12, 7);
         assert_eq!(first, Process { pid, uptime_s });
-        assert!(first.goes_on_from(first));
-        assert!(!process("Pid: 12\nUptime_sec: 0\n").goes_on_from(first));
-        assert!(!process("Pid: 13\nUptime_sec: 9\n").goes_on_from(first));
+        let mut last = LastProcess::default();
+        let mut is_new = |pid, uptime_s| last.is_new(Process { pid, uptime_s });
+        assert!(!is_new(7, 5) && !is_new(7, 5) && !is_new(7, 6));
+        assert!(is_new(8, 6));
+        // In a container it may have the same number.
+        assert!(is_new(8, 0) && !is_new(8, 1));
         let said = Process::parse("Pid: 12\n").unwrap_err();
         assert!(said.contains("`Uptime_sec: N`"), "{said}");
     }

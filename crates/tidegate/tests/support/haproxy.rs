@@ -1,6 +1,7 @@
 //! A stock HAProxy with one backend, `b`.
 
 use std::io::{Read as _, Write as _};
+use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,6 +11,8 @@ use super::{Process, eventually, free_address};
 /// See the module.
 pub(crate) struct Haproxy {
     pub(crate) socket: PathBuf,
+    /// Where clients connect.
+    pub(crate) address: SocketAddr,
     folder: PathBuf,
     process: Process,
 }
@@ -17,18 +20,18 @@ pub(crate) struct Haproxy {
 impl Haproxy {
     /// Its servers, a line each.
     pub(crate) fn start(folder: &Path, servers: &[String]) -> Self {
-        let socket = socket(folder);
+        let (socket, address) = (socket(folder), free_address());
         let mut text = format!(
-            "global\n  stats socket {} level admin\ndefaults\n  mode http\n  timeout connect 1s\n  timeout client 5s\n  \
-             timeout server 5s\nfrontend f\n  bind {}\n  default_backend b\nbackend b\n",
-            socket.display(),
-            free_address()
+            "global\n  stats socket {} level admin\ndefaults\n  mode http\n  timeout connect 1s\n  timeout client 60s\n  \
+             timeout server 60s\nfrontend f\n  bind {address}\n  default_backend b\nbackend b\n",
+            socket.display()
         );
         for server in servers {
             text.push_str(&format!("  {server}\n"));
         }
         std::fs::write(folder.join("haproxy.cfg"), text).unwrap();
         Self {
+            address,
             process: launch(folder, &socket),
             socket,
             folder: folder.into(),

@@ -20,18 +20,35 @@ pub(crate) struct PublishedLoad {
 impl PublishedLoad {
     /// In this region; no task is runnable.
     pub(crate) fn start(memory: Arc<RegionMemory>) -> Self {
+        Self::start_with(memory, Sources::NONE)
+    }
+
+    /// The same, with the time that the one CPU is busy with them.
+    pub(crate) fn start_busy(memory: Arc<RegionMemory>) -> Self {
+        Self::start_with(memory, Sources::BUSY_SWITCH)
+    }
+
+    fn start_with(memory: Arc<RegionMemory>, more: Sources) -> Self {
         let (runnable, enough) = (Arc::default(), Arc::default());
         let (seen, ends) = (
             Arc::<AtomicU32>::clone(&runnable),
             Arc::<AtomicBool>::clone(&enough),
         );
         let thread = std::thread::spawn(move || {
-            let (mut integral, mut before) = (0, clock::now());
+            let (mut integral, mut busy, mut before) = (0, 0, clock::now());
             while !ends.load(Ordering::Relaxed) {
                 let (now, runnable) = (clock::now(), seen.load(Ordering::Relaxed));
-                integral += now.since(before).as_nanos() as u64 * u64::from(runnable);
+                let elapsed = now.since(before).as_nanos() as u64;
+                integral += elapsed * u64::from(runnable);
+                busy += elapsed * u64::from(runnable.min(1));
                 before = now;
-                memory.publish(&record(now.nanos(), runnable, integral), &[]);
+                let record = record(now.nanos(), runnable, integral);
+                let record = LoadRecord {
+                    busy_ns: busy,
+                    sources: record.sources.with(more),
+                    ..record
+                };
+                memory.publish(&record, &[]);
                 // The beat of an agent.
                 std::thread::sleep(PUBLISHED_EVERY);
             }
