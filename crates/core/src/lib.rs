@@ -37,6 +37,7 @@ pub mod picker;
 pub mod places;
 pub mod policy;
 pub mod prng;
+pub mod protobuf;
 pub mod record;
 pub mod request;
 pub mod retry_budget;

@@ -17,7 +17,7 @@ use tidegate_core::policy::{PolicyConfig, PolicyKind};
 use tidegate_core::time::{Timestamp, nanos};
 use tidegate_core::topology::{ClusterSpec, NodeSpec, SiteId, SiteSpec};
 use tidegate_proxy::{
-    DelayExperiments, ListenerConfig, Proxy, ProxyConfig, Shared, Stats, Throttling,
+    DelayExperiments, ListenerConfig, LoadReports, Proxy, ProxyConfig, Shared, Stats, Throttling,
 };
 
 // What the binary uses; the measure is of both.
@@ -87,8 +87,10 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     let refuses = std::env::var_os("REFUSE").is_some();
     let spec = cluster(nodes, policy, refuses);
     let mut director = Director::new(spec, 1);
+    let table = Arc::new(LoadTable::new(nodes.len(), 1));
     let shared = Arc::new(Shared {
-        table: Arc::new(LoadTable::new(nodes.len(), 1)),
+        load_reports: Arc::new(LoadReports::new(Arc::clone(&table))),
+        table,
         topology: Arc::new(ArcSwap::new(director.topology())),
         room_freed: Arc::default(),
         throttles: Arc::new(Throttling::new(1000)),

@@ -10,6 +10,11 @@ pub fn chunks(bytes: &[u8]) {
     crate::wire::chunks::invariants::check(bytes);
 }
 
+/// Any bytes as a value of a header in which a node reports its load.
+pub fn load_header(bytes: &[u8]) {
+    crate::response::orca::invariants::check(bytes);
+}
+
 #[cfg(test)]
 #[path = "../../../fuzz/replay.rs"]
 mod replay;
@@ -31,5 +36,12 @@ mod tests {
     fn the_corpus_of_chunks_keeps_the_invariants() {
         // `replay` asserts that there is a corpus, and the check its invariants.
         replay("chunks", ODD, super::chunks);
+    }
+
+    #[test]
+    fn the_corpus_of_load_headers_keeps_the_invariants() {
+        // `replay` asserts that there is a corpus, and the check its invariants.
+        let odd = b"{}\":,.=-+/ 0179eAQg_\xff";
+        replay("load_header", odd, super::load_header);
     }
 }

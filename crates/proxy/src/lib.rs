@@ -69,4 +69,4 @@ pub use record::stats::{
     Stats,
 };
 pub use sockets::{BACKLOG, ListenerSockets, PortSharing, Ports, is_own_fault, listen_first};
-pub use worker::{RequestSetter, Shared, SiteSetter};
+pub use worker::{LoadReports, ReportCounts, ReportingNode, RequestSetter, Shared, SiteSetter};

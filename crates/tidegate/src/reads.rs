@@ -14,6 +14,7 @@ use tidegate_remote::reader::{
     NodeReadStatus, ReadFault, Reader, ReaderError, ReaderHandle, ReaderOptions, Target, Transport,
 };
 
+use tidegate_proxy::{LoadReports, ReportCounts, ReportingNode};
 use tidegate_reported::{AgentHeard, AgentSaid, ReportReader, ReportReaderHandle, ReportStatus};
 
 use crate::config::NodeRead;
@@ -59,6 +60,8 @@ pub(crate) struct Reads {
     reader: OnceLock<ReaderHandle>,
     /// What asks other programs, once there is one to ask.
     reports: OnceLock<ReportReaderHandle>,
+    /// What takes in what nodes say with their responses, where there are any.
+    responses: Option<Arc<LoadReports>>,
     known: Mutex<Known>,
 }
 
@@ -81,9 +84,21 @@ impl Reads {
         options: ReaderOptions,
         table: &Arc<LoadTable>,
     ) -> Result<Self, ReaderError> {
+        Self::start_with(wanted, nodes, options, table, None)
+    }
+
+    /// The same where nodes' responses are seen.
+    pub(crate) fn start_with(
+        wanted: &WantedReads,
+        nodes: &[ReadNode<'_>],
+        options: ReaderOptions,
+        table: &Arc<LoadTable>,
+        responses: Option<Arc<LoadReports>>,
+    ) -> Result<Self, ReaderError> {
         let reads = Self {
             table: Arc::clone(table),
             options,
+            responses,
             ..Self::default()
         };
         reads.follow(wanted, nodes, 0)?;
@@ -118,6 +133,7 @@ impl Reads {
             }
         }
         self.follow_reports(wanted, nodes)?;
+        self.follow_responses(wanted, nodes);
         match self.reader.get() {
             Some(reader) => reader.set_targets(targets, wanted.interval, version)?,
             None if targets.is_empty() => {}
@@ -154,6 +170,9 @@ impl Reads {
         if let Some(status) = self.reported(node) {
             return Some(status.fault.map_or_else(waiting, |fault| fault.to_string()));
         }
+        if let Some(counts) = self.counts(node) {
+            return Some(no_report(counts).map_or_else(waiting, str::to_owned));
+        }
         let status = self.raw(node)?;
         Some(match status.last_error {
             Some(fault) => self.describe(node, fault, &status),
@@ -172,6 +191,9 @@ impl Reads {
     pub(crate) fn status(&self, node: NodeId) -> Option<ReadStatus> {
         if let Some(status) = self.reported(node) {
             return Some(of_report(&status));
+        }
+        if let Some(counts) = self.counts(node) {
+            return Some(of_responses(counts));
         }
         let status = self.raw(node)?;
         Some(ReadStatus {
@@ -292,7 +314,10 @@ impl Reads {
                     generation: node.generation,
                     source: (**source).clone(),
                 }),
-                NodeRead::None | NodeRead::Udp { .. } | NodeRead::Shm { .. } => None,
+                NodeRead::None
+                | NodeRead::Udp { .. }
+                | NodeRead::Shm { .. }
+                | NodeRead::Responses { .. } => None,
             });
         let targets: Vec<_> = targets.collect();
         if self.reports.get().is_none() {
@@ -317,6 +342,30 @@ impl Reads {
         Ok(())
     }
 
+    /// Takes in what these nodes say with their responses, and no others.
+    fn follow_responses(&self, wanted: &WantedReads, nodes: &[ReadNode<'_>]) {
+        let Some(responses) = &self.responses else {
+            return;
+        };
+        let reporting = |node: &ReadNode<'_>| match wanted.nodes.get(node.name)? {
+            NodeRead::Responses { period } => Some(ReportingNode {
+                node: node.id,
+                generation: node.generation,
+                period: *period,
+            }),
+            NodeRead::None
+            | NodeRead::Udp { .. }
+            | NodeRead::Shm { .. }
+            | NodeRead::Reported(_) => None,
+        };
+        let nodes: Vec<_> = nodes.iter().filter_map(reporting).collect();
+        responses.set_nodes(&nodes);
+    }
+
+    fn counts(&self, node: NodeId) -> Option<ReportCounts> {
+        self.responses.as_ref()?.counts(node)
+    }
+
     fn reported(&self, node: NodeId) -> Option<ReportStatus> {
         self.reports.get()?.status(node)
     }
@@ -333,6 +382,7 @@ impl Default for Reads {
             options: ReaderOptions::default(),
             reader: OnceLock::new(),
             reports: OnceLock::new(),
+            responses: None,
             known: Mutex::default(),
         }
     }
@@ -341,7 +391,7 @@ impl Default for Reads {
 /// What the reader is given of a node, if it is read.
 fn target(node: &ReadNode<'_>, read: &NodeRead) -> Option<Target> {
     let transport = match read {
-        NodeRead::None | NodeRead::Reported(_) => return None,
+        NodeRead::None | NodeRead::Reported(_) | NodeRead::Responses { .. } => return None,
         NodeRead::Udp { address, keys } => Transport::Udp {
             address: *address,
             keys: keys.clone(),
@@ -357,6 +407,29 @@ fn target(node: &ReadNode<'_>, read: &NodeRead) -> Option<Target> {
 
 fn waiting() -> String {
     "nothing newer has come".into()
+}
+
+/// Why nothing is known by a node's responses; nothing if they tell.
+fn no_report(counts: ReportCounts) -> Option<&'static str> {
+    match (counts.reports, counts.malformed) {
+        (0, 0) => Some("no response has had a load report yet"),
+        (0, _) => Some("what its responses report cannot be understood"),
+        _ => None,
+    }
+}
+
+fn of_responses(counts: ReportCounts) -> ReadStatus {
+    ReadStatus {
+        reads: counts.reports,
+        unchanged: 0,
+        timeouts: 0,
+        torn: 0,
+        implausible: counts.malformed + counts.implausible,
+        restarts: 0,
+        rtt_seconds: None,
+        key: None,
+        last_error: no_report(counts).map(str::to_owned),
+    }
 }
 
 fn of_report(status: &ReportStatus) -> ReadStatus {

@@ -36,8 +36,8 @@ use tidegate_core::topology::{ClusterChange, Edit};
 use tidegate_culprits::live::Watch;
 use tidegate_culprits::names::ClassNames;
 use tidegate_proxy::{
-    DelayExperiments, LogReopener, PortSharing, Ports, Proxy, ProxyConfig, ProxyError, Shared,
-    Stats, Throttling, WorkerFailure,
+    DelayExperiments, LoadReports, LogReopener, PortSharing, Ports, Proxy, ProxyConfig, ProxyError,
+    Shared, Stats, Throttling, WorkerFailure,
 };
 use tidegate_remote::clock;
 use tidegate_remote::reader::{ReaderError, ReaderOptions};
@@ -717,7 +717,8 @@ fn start_reads(
         interval: options.interval,
     };
     let nodes = ReadNode::all(&topology);
-    Reads::start(&wanted, &nodes, options, &shared.table).map(Arc::new)
+    let responses = Some(Arc::clone(&shared.load_reports));
+    Reads::start_with(&wanted, &nodes, options, &shared.table, responses).map(Arc::new)
 }
 
 /// What the data plane shares with all else.
@@ -728,8 +729,10 @@ fn shared(
     sites: usize,
 ) -> Arc<Shared> {
     let nodes = table.nodes();
+    let table = Arc::new(table);
     Arc::new(Shared {
-        table: Arc::new(table),
+        load_reports: Arc::new(LoadReports::new(Arc::clone(&table))),
+        table,
         topology: Arc::new(ArcSwap::new(director.topology())),
         room_freed: Arc::default(),
         throttles: Arc::new(Throttling::new(held_max(&config.limits))),

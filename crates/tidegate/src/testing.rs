@@ -14,7 +14,7 @@ use tidegate_core::policy::PolicyConfig;
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{ClusterSpec, Group, NodeId, NodeSpec, SiteId, SiteSpec};
 use tidegate_culprits::names::ClassNames;
-use tidegate_proxy::{DelayExperiments, Shared, Stats, Throttling};
+use tidegate_proxy::{DelayExperiments, LoadReports, Shared, Stats, Throttling};
 use tidegate_remote::udp::key_file::Master;
 
 use crate::admin::plane::{Plane, Window};
@@ -84,8 +84,10 @@ pub(crate) fn cluster() -> ClusterSpec {
 /// A running driver of the test cluster.
 pub(crate) fn driver() -> (Driver, Arc<Shared>) {
     let director = Director::new(cluster(), 1);
+    let table = Arc::new(LoadTable::new(3, 2).grouped(&cluster().groups));
     let shared = Arc::new(Shared {
-        table: Arc::new(LoadTable::new(3, 2).grouped(&cluster().groups)),
+        load_reports: Arc::new(LoadReports::new(Arc::clone(&table))),
+        table,
         topology: Arc::new(ArcSwap::new(director.topology())),
         room_freed: Arc::default(),
         throttles: Arc::new(Throttling::new(100)),

@@ -26,7 +26,7 @@ pub enum Rung {
     Rdma = 8,
     /// Polled over SNMP.
     Snmp = 9,
-    /// Load reports in response headers.
+    /// ORCA's reports, with responses or streamed.
     Orca = 10,
     /// Answers to HAProxy's agent check: what a node weighs, and no load.
     AgentCheck = 11,
@@ -57,7 +57,7 @@ impl Rung {
 
     /// Whether what it reads is the mean of a period, and not the state of a moment.
     pub fn is_mean(self) -> bool {
-        matches!(self, Self::Snmp)
+        matches!(self, Self::Snmp | Self::Orca)
     }
 
     /// Its label.

@@ -17,6 +17,7 @@
 use std::time::Duration;
 
 use tidegate_core::load::NodeLoad;
+use tidegate_core::protobuf::{FieldValue, Fields};
 
 /// Longest question that is looked at, bytes: names of request costs, which an agent has none of, may be in it.
 pub const QUESTION_BYTES_MAX: usize = 4096;
@@ -26,10 +27,8 @@ const FRAME_HEAD: usize = 5;
 const AT_LIMIT: f32 = 100.0;
 
 /// Wire types of Protocol Buffers.
-const VARINT: u64 = 0;
-const FIXED_64: u64 = 1;
-const LENGTH: u64 = 2;
-const FIXED_32: u64 = 5;
+const FIXED_64: u8 = 1;
+const LENGTH: u8 = 2;
 
 /// What a client has asked for, as far as its bytes have come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,9 +67,9 @@ impl Question {
 /// `report_interval` of an `OrcaLoadReportRequest`; nothing if it is malformed.
 fn interval(message: &[u8]) -> Option<Duration> {
     let mut asked = Duration::ZERO;
-    let mut rest = Fields(message);
+    let mut rest = Fields::of(message);
     while let Some((number, value)) = rest.next()? {
-        if let (1, Value::Bytes(message)) = (number, value) {
+        if let (1, FieldValue::Bytes(message)) = (number, value) {
             asked = duration(message)?;
         }
     }
@@ -80,11 +79,11 @@ fn interval(message: &[u8]) -> Option<Duration> {
 /// A `google.protobuf.Duration`; a negative one is none.
 fn duration(message: &[u8]) -> Option<Duration> {
     let (mut seconds, mut nanos) = (0, 0);
-    let mut rest = Fields(message);
+    let mut rest = Fields::of(message);
     while let Some((number, value)) = rest.next()? {
         match (number, value) {
-            (1, Value::Number(value)) => seconds = value.cast_signed(),
-            (2, Value::Number(value)) => nanos = value.cast_signed(),
+            (1, FieldValue::Number(value)) => seconds = value.cast_signed(),
+            (2, FieldValue::Number(value)) => nanos = value.cast_signed(),
             _ => {}
         }
     }
@@ -93,57 +92,6 @@ fn duration(message: &[u8]) -> Option<Duration> {
         (Ok(seconds), Ok(nanos)) if nanos < 1_000_000_000 => Duration::new(seconds, nanos),
         _ => Duration::ZERO,
     })
-}
-
-/// The fields of a message, one after another.
-struct Fields<'a>(&'a [u8]);
-
-/// A field's value, where its kind is used here.
-enum Value<'a> {
-    Number(u64),
-    Bytes(&'a [u8]),
-    Other,
-}
-
-impl<'a> Fields<'a> {
-    /// The next one with its number; nothing within if there is none, nothing at all if it is malformed.
-    fn next(&mut self) -> Option<Option<(u64, Value<'a>)>> {
-        if self.0.is_empty() {
-            return Some(None);
-        }
-        let key = self.varint()?;
-        let value = match key & 7 {
-            VARINT => Value::Number(self.varint()?),
-            LENGTH => {
-                let length = usize::try_from(self.varint()?).ok()?;
-                Value::Bytes(self.take(length)?)
-            }
-            FIXED_64 => self.take(8).map(|_| Value::Other)?,
-            FIXED_32 => self.take(4).map(|_| Value::Other)?,
-            // Groups, which these messages never had.
-            _ => return None,
-        };
-        Some(Some((key >> 3, value)))
-    }
-
-    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    fn varint(&mut self) -> Option<u64> {
-        let mut number = 0;
-        for shift in (0..u64::BITS).step_by(7) {
-            let (byte, rest) = self.0.split_first()?;
-            self.0 = rest;
-            number |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Some(number);
-            }
-        }
-        None
-    }
 }
 
 /// An `OrcaLoadReport` with gRPC's head before it. `crossed`: a soft limit is; `bytes_per_request`: on the network, NaN if that
@@ -173,19 +121,19 @@ fn application_utilization(load: &NodeLoad, crossed: bool) -> f32 {
 /// A field of type `double`; what is not known, or zero, is left out.
 fn double(out: &mut Vec<u8>, number: u8, value: f32) {
     if value.is_finite() && value > 0.0 {
-        out.push(number << 3 | FIXED_64 as u8);
+        out.push(number << 3 | FIXED_64);
         out.extend(f64::from(value).to_le_bytes());
     }
 }
 
 /// An entry of a field of type `map<string, double>`.
 fn entry(out: &mut Vec<u8>, number: u8, name: &str, value: f32) {
-    let mut within = vec![1 << 3 | LENGTH as u8, name.len() as u8];
+    let mut within = vec![1 << 3 | LENGTH, name.len() as u8];
     within.extend(name.as_bytes());
     let named = within.len();
     double(&mut within, 2, value);
     if within.len() > named {
-        out.extend([number << 3 | LENGTH as u8, within.len() as u8]);
+        out.extend([number << 3 | LENGTH, within.len() as u8]);
         out.extend(within);
     }
 }

@@ -51,6 +51,8 @@ const PROXY: HeaderName = HeaderName::from_static("proxy");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 pub(crate) const LOAD_METRICS: HeaderName = HeaderName::from_static("endpoint-load-metrics");
+pub(crate) const LOAD_METRICS_BIN: HeaderName =
+    HeaderName::from_static("endpoint-load-metrics-bin");
 
 /// Fields that `Connection` may not take away: the message would mean something else.
 const NEVER_NOMINATED: &[HeaderName] = &[HOST, CONTENT_LENGTH, TRANSFER_ENCODING, EXPECT];
@@ -152,6 +154,7 @@ const NOTED: &[&str] = &[
     "connection",
     "content-length",
     "endpoint-load-metrics",
+    "endpoint-load-metrics-bin",
     "expect",
     "host",
     "keep-alive",
@@ -732,7 +735,7 @@ pub(crate) fn prepare_response(
                 }
                 facts.chunked = true;
             }
-            "endpoint-load-metrics" => facts.load_metrics = true,
+            "endpoint-load-metrics" | "endpoint-load-metrics-bin" => facts.load_metrics = true,
             name => facts.note(name, value).map_err(|_| Reason::BadResponse)?,
         }
     }

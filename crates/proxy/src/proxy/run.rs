@@ -206,7 +206,7 @@ mod tests {
     use crate::record::stats::Stats;
     use crate::worker::seats::AllSeats;
     use crate::worker::sites::SiteSettings;
-    use crate::worker::{Parts, Shared, Worker};
+    use crate::worker::{LoadReports, Parts, Shared, Worker};
 
     fn shared() -> Arc<Shared> {
         let spec = ClusterSpec {
@@ -233,8 +233,10 @@ mod tests {
             groups: Vec::new(),
             front_ends: 1,
         };
+        let table = Arc::new(LoadTable::new(1, 1));
         Arc::new(Shared {
-            table: Arc::new(LoadTable::new(1, 1)),
+            load_reports: Arc::new(LoadReports::new(Arc::clone(&table))),
+            table,
             topology: Arc::new(ArcSwap::new(Director::new(spec, 1).topology())),
             room_freed: Arc::new(Notify::new()),
             throttles: Arc::new(Throttling::new(0)),

@@ -152,7 +152,7 @@ pub(crate) fn settle_connection(
     }
 }
 
-/// Reads the node's load report, which is not for the client, if the site wants it.
+/// Reads the node's load report, which is not for the client, if the site wants it, or if the node's load is read so.
 #[cold]
 fn read_load(worker: &Worker, guard: &mut RequestGuard, headers: &mut http::HeaderMap) {
     let Some(state) = guard.state() else {
@@ -161,23 +161,26 @@ fn read_load(worker: &Worker, guard: &mut RequestGuard, headers: &mut http::Head
     let (Some(site), Some(ticket)) = (state.site, &state.ticket) else {
         return;
     };
-    if !worker.sites.read_load_of(site) {
+    let of_site = worker.sites.read_load_of(site);
+    let of_node = worker.load_reports.reads(ticket.node);
+    if !of_site && !of_node {
         return;
     }
-    let value = headers.remove(head::LOAD_METRICS);
-    if let Some(report) = value.and_then(|value| orca::parse(value.as_bytes())) {
-        let probe = Probe {
-            node: ticket.node,
-            in_flight: report.in_flight,
-            latency: report.latency,
-        };
-        let now = worker.base.now();
-        worker
-            .base
-            .cluster
-            .picker
-            .borrow_mut()
-            .handle_probe(site, &probe, now);
+    let Some(report) = orca::take(headers) else {
+        return;
+    };
+    let (node, now) = (ticket.node, worker.base.now());
+    if of_node {
+        worker.load_reports.take(node, report.as_ref(), now);
+    }
+    let probe = report.map(|report| Probe {
+        node,
+        in_flight: report.in_flight,
+        latency: report.latency,
+    });
+    if let Some(probe) = probe.filter(|it| of_site && !it.in_flight.is_nan()) {
+        let mut picker = worker.base.cluster.picker.borrow_mut();
+        picker.handle_probe(site, &probe, now);
     }
 }
 

@@ -2,7 +2,7 @@
 
 mod body;
 mod deliver;
-mod orca;
+pub(crate) mod orca;
 mod pacing;
 mod tunnel;
 

@@ -2,6 +2,7 @@
 //! never wait for each other.
 
 pub(crate) mod leavers;
+mod load_reports;
 mod requests;
 pub(crate) mod seats;
 mod shared;
@@ -27,6 +28,7 @@ use crate::record::log::Logger;
 use crate::record::observed::Observer;
 use crate::upstream::{Pool, Upstream, UpstreamKey, UpstreamParts};
 use leavers::Leavers;
+pub use load_reports::{LoadReports, ReportCounts, ReportingNode};
 pub use requests::RequestSetter;
 use seats::{AllSeats, Seats};
 pub use shared::Shared;
@@ -48,6 +50,7 @@ pub(crate) struct Worker {
     pub(crate) queue: Rc<Queue>,
     pub(crate) pool: RefCell<Pool>,
     pub(crate) sites: Sites,
+    pub(crate) load_reports: Arc<LoadReports>,
     pub(crate) tunnels: Arc<Seats>,
     pub(crate) leavers: Leavers,
     /// Makes connections to nodes.
@@ -106,6 +109,7 @@ impl Worker {
             pool: RefCell::new(Pool::default()),
             // Other numbers than the picker's.
             sites: Sites::new(Rc::clone(&base), sites, config.workers, !seed),
+            load_reports: Arc::clone(&shared.load_reports),
             tunnels: Arc::clone(&seats.tunnels),
             leavers: Leavers::default(),
             builder: RefCell::new(builder(&base.settings.limits())),

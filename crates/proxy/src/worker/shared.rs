@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use crate::gate::delay::DelayExperiments;
 use crate::gate::throttle::Throttling;
 use crate::record::stats::Stats;
+use crate::worker::load_reports::LoadReports;
 
 /// See the module.
 #[derive(Debug)]
@@ -25,6 +26,8 @@ pub struct Shared {
     pub throttles: Arc<Throttling>,
     /// The test of a class that is suspected of a resource's load, if one runs.
     pub delay_experiments: Arc<DelayExperiments>,
+    /// Loads that nodes report with their responses.
+    pub load_reports: Arc<LoadReports>,
     /// What the workers count; made for as many workers as the configuration says.
     pub stats: Arc<Stats>,
 }

@@ -20,8 +20,8 @@ use tidegate_core::policy::{PolicyConfig, PolicyKind};
 use tidegate_core::time::{Timestamp, nanos};
 use tidegate_core::topology::{ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec};
 use tidegate_proxy::{
-    DelayExperiments, ListenerConfig, Proxy, ProxyConfig, Shared, SiteConfig, Snapshot, Stats,
-    Throttling,
+    DelayExperiments, ListenerConfig, LoadReports, Proxy, ProxyConfig, Shared, SiteConfig,
+    Snapshot, Stats, Throttling,
 };
 
 /// Long enough for any machine; a test that waits this long has failed.
@@ -384,8 +384,10 @@ impl Bench {
         let nodes = &spec.nodes;
         let mut config = config();
         change(&mut config);
+        let table = Arc::new(LoadTable::new(nodes.len(), 1));
         let shared = Arc::new(Shared {
-            table: Arc::new(LoadTable::new(nodes.len(), 1)),
+            load_reports: Arc::new(LoadReports::new(Arc::clone(&table))),
+            table,
             topology: Arc::new(ArcSwap::new(Director::new(spec.clone(), 1).topology())),
             room_freed: Arc::default(),
             throttles: Arc::new(Throttling::new(1000)),

@@ -312,7 +312,8 @@ table! {
         privacy_file: Option<PathBuf> = None;
         /// agent_check: what is sent first, as it is, up to 512 bytes: most agents that read a line want `\n` at its end.
         send: Option<String> = None;
-        /// snmp, agent_check: time between two polls. Not set: 500 ms, or 2 s.
+        /// snmp, agent_check: time between two polls. Not set: 500 ms, or 2 s. orca: a report is believed for four of these. Not
+        /// set: 1 s.
         period: Option<Duration> = None, in Some(PERIOD_MIN)..=Some(PERIOD_MAX);
         /// snmp: metrics with another period, like `{ memory = "5s" }`.
         periods: Option<PeriodsFile> = None;
@@ -336,10 +337,12 @@ names! {
         /// Asking an agent of HAProxy's agent check. It tells no load: what it says of the node's weight, health, state and
         /// bound is followed.
         AgentCheck = "agent_check",
+        /// From ORCA's header in the node's responses, `endpoint-load-metrics`, which ends here.
+        Orca = "orca",
         /// Not at all: own requests in flight and latencies decide.
         None = "none",
     }
-    later { "xdp", "rdma", "orca" }
+    later { "xdp", "rdma" }
 }
 
 table! {

@@ -221,6 +221,11 @@ pub(crate) enum NodeRead {
     },
     /// From another program, by its protocol.
     Reported(Box<SourceConfig>),
+    /// From the node's responses, in ORCA's header.
+    Responses {
+        /// A number is believed for four of these.
+        period: Duration,
+    },
 }
 
 impl NodeRead {
@@ -232,7 +237,7 @@ impl NodeRead {
     /// Whether it tells the load of a node that has no requests.
     pub(crate) fn suits_resources(&self) -> bool {
         match self {
-            Self::None => false,
+            Self::None | Self::Responses { .. } => false,
             Self::Udp { .. } | Self::Shm { .. } => true,
             Self::Reported(source) => match **source {
                 SourceConfig::Snmp(_) => true,

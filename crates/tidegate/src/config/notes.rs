@@ -20,7 +20,7 @@ const SHARE_MAX: f64 = 0.25;
 fn round_seconds(reads: &[NodeRead]) -> f64 {
     let seconds = reads.iter().map(|read| match read {
         // Others ask far less often.
-        NodeRead::None | NodeRead::Reported(_) => 0.0,
+        NodeRead::None | NodeRead::Reported(_) | NodeRead::Responses { .. } => 0.0,
         NodeRead::Udp { .. } => UDP_READ_SECONDS,
         NodeRead::Shm { .. } => SHM_READ_SECONDS,
     });

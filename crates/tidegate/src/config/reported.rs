@@ -26,6 +26,8 @@ pub(super) const PERIOD_MIN: Duration = Duration::from_millis(100);
 pub(super) const PERIOD_MAX: Duration = Duration::from_secs(15);
 /// The same of agents of HAProxy's agent check, as HAProxy has it.
 const AGENT_PERIOD: Duration = Duration::from_secs(2);
+/// The same of ORCA's reports.
+pub(super) const ORCA_PERIOD: Duration = Duration::from_secs(1);
 /// Longest question to one, bytes.
 const QUESTION_BYTES_MAX: usize = 512;
 /// Most objects of one node.
@@ -314,6 +316,7 @@ impl Checker<'_> {
     pub(super) fn reported_keys(
         load: &NodeLoadFile,
     ) -> [(&'static str, Option<Range<usize>>, bool); 11] {
+        let orca = load.transport.value == TransportName::Orca;
         let agent_check = load.transport.value == TransportName::AgentCheck;
         let snmp = load.transport.value == TransportName::Snmp;
         [
@@ -325,7 +328,11 @@ impl Checker<'_> {
             ("privacy", load.privacy.at.clone(), snmp),
             ("privacy_file", load.privacy_file.at.clone(), snmp),
             ("send", load.send.at.clone(), agent_check),
-            ("period", load.period.at.clone(), snmp || agent_check),
+            (
+                "period",
+                load.period.at.clone(),
+                snmp || agent_check || orca,
+            ),
             ("periods", load.periods.at.clone(), snmp),
             ("oids", load.oids.at.clone(), snmp),
         ]

@@ -76,7 +76,8 @@ fn ask(node: &Asked<'_>) -> Vec<Diagnosis> {
         of_server(node.name, address, connected.map(drop))
     });
     let loads = match node.read {
-        NodeRead::None => None,
+        // They come with requests: the running front-end alone sees them.
+        NodeRead::None | NodeRead::Responses { .. } => None,
         NodeRead::Reported(source) => Some(reported::ask(node.name, source)),
         NodeRead::Udp { address, keys } => {
             let read = match keys.first() {

@@ -338,7 +338,8 @@ impl Checker<'_> {
             NodeRead::Udp { .. }
             | NodeRead::None
             | NodeRead::Shm { .. }
-            | NodeRead::Reported(_) => ReadPlan::Fixed(read),
+            | NodeRead::Reported(_)
+            | NodeRead::Responses { .. } => ReadPlan::Fixed(read),
         };
         let name = &node.name.value;
         let kind = SourceKind::Dns(DnsConfig {

@@ -202,6 +202,7 @@ impl Checker<'_> {
             NodeRead::Udp { .. }
             | NodeRead::Shm { .. }
             | NodeRead::Reported(_)
+            | NodeRead::Responses { .. }
             | NodeRead::None => None,
         });
         let name = match (&table.home_key_name.value, same) {

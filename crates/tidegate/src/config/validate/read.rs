@@ -11,6 +11,7 @@ use tidegate_reported::Secret;
 use super::super::NodeRead;
 use super::super::file::{AGENT_PORT, NodeFile, NodeLoadFile, TransportName};
 use super::super::problem::Problem;
+use super::super::reported::ORCA_PERIOD;
 use super::Checker;
 use crate::{key_file, secret_file};
 
@@ -102,6 +103,9 @@ impl Checker<'_> {
             }
             TransportName::Snmp => self.snmp_read(load, at.ip()),
             TransportName::AgentCheck => self.agent_check_read(load),
+            TransportName::Orca => Some(NodeRead::Responses {
+                period: load.period.value.unwrap_or(ORCA_PERIOD),
+            }),
             TransportName::Shm => {
                 let path = load.path.value.as_ref().map(|path| self.path(path));
                 if path.is_none() {

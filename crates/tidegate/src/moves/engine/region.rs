@@ -80,7 +80,10 @@ impl Reachable {
                 is_known: false,
                 options,
             },
-            NodeRead::Udp { .. } | NodeRead::None | NodeRead::Reported(_) => Way::None,
+            NodeRead::Udp { .. }
+            | NodeRead::None
+            | NodeRead::Reported(_)
+            | NodeRead::Responses { .. } => Way::None,
         };
         Self { way, open: None }
     }

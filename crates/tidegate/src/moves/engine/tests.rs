@@ -167,7 +167,10 @@ impl Place {
                 *address = responder.address();
                 Some(responder)
             }
-            NodeRead::Shm { .. } | NodeRead::None | NodeRead::Reported(_) => None,
+            NodeRead::Shm { .. }
+            | NodeRead::None
+            | NodeRead::Reported(_)
+            | NodeRead::Responses { .. } => None,
         };
         self.owner = Some((memory, responder));
     }
