@@ -2,8 +2,8 @@
 //!
 //! A node is asked each of its periods, the first time at a random moment of the second half of one (or of [`FIRST_MAX`]), by a task of its own: a poll that takes
 //! longer than a period makes the next one late, and there are never two of a node under way. At most
-//! [`POLLS_MAX`] are under way altogether. A node that does not answer costs its polls and nothing else: its
-//! load grows old, and old is unknown.
+//! [`POLLS_MAX`] are under way altogether. A node that streams its load has a task as well, which waits for reports. A node that
+//! does not answer costs its polls and nothing else: its load grows old, and old is unknown.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -21,7 +21,8 @@ use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
 use crate::agent_check::AgentLine;
-use crate::source::{Poll, PollFault, Polled, SourceConfig};
+use crate::orca::OrcaStream;
+use crate::source::{Poll, PollFault, Polled, Source, SourceConfig};
 
 /// Most polls under way at a time.
 const POLLS_MAX: usize = 64;
@@ -306,13 +307,20 @@ impl Shared {
     }
 }
 
-/// Asks one node for ever.
+/// Hears one node for ever.
 async fn follow(shared: Arc<Shared>, target: Target) {
-    let tick = target.source.tick();
     // Not at once: a reader of records may be about to leave the node.
-    let first_wait = tick.min(FIRST_MAX);
+    let first_wait = target.source.tick().min(FIRST_MAX);
     sleep(first_wait.mul_f64((1.0 + random_share()) / 2.0)).await;
-    let mut poll = Poll::new(&target.source);
+    match Source::new(&target.source) {
+        Source::Asked(poll) => ask(&shared, &target, poll).await,
+        Source::Streamed(stream) => take_in(&shared, &target, *stream).await,
+    }
+}
+
+/// Asks a node each period.
+async fn ask(shared: &Shared, target: &Target, mut poll: Poll) {
+    let tick = target.source.tick();
     let first = (shared.clock)();
     let mut due = first;
     loop {
@@ -330,10 +338,31 @@ async fn follow(shared: Arc<Shared>, target: Target) {
             received_at: (shared.clock)(),
         };
         drop(permit);
-        shared.note(&target, polled, &exchange);
+        shared.note(target, polled, &exchange);
         let now = (shared.clock)();
         due = (due + tick).max(now);
         sleep(due.since(now)).await;
+    }
+}
+
+/// Takes in what a node streams. It waits nearly always, and so takes no turn of those that ask.
+async fn take_in(shared: &Shared, target: &Target, mut stream: OrcaStream) {
+    loop {
+        let report = stream.next().await;
+        let is_broken = report.is_err();
+        // A report is made when it is sent: it has seen what had come to the node by then, as far as is known here.
+        let (now, own) = ((shared.clock)(), shared.table.own(target.node));
+        let exchange = Exchange {
+            sent_at: now,
+            own_sent: own,
+            own_received: own,
+            received_at: now,
+        };
+        shared.note(target, report.map(Polled::Values), &exchange);
+        if is_broken {
+            let pause = stream.pause();
+            sleep(pause.mul_f64((1.0 + random_share()) / 2.0)).await;
+        }
     }
 }
 

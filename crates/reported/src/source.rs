@@ -7,6 +7,7 @@ use std::time::Duration;
 use tidegate_core::load::{ReportedValue, Rung};
 
 use crate::agent_check::{self, AgentCheckConfig, AgentLine};
+use crate::orca::{self, OrcaConfig, OrcaStream};
 use crate::snmp::{SnmpConfig, SnmpPoll};
 
 /// A text that is never printed.
@@ -44,6 +45,8 @@ pub enum SourceConfig {
     Snmp(SnmpConfig),
     /// An agent of HAProxy's agent check.
     AgentCheck(AgentCheckConfig),
+    /// A stream of ORCA's reports.
+    Orca(OrcaConfig),
 }
 
 impl SourceConfig {
@@ -57,6 +60,7 @@ impl SourceConfig {
         match self {
             Self::Snmp(config) => config.address,
             Self::AgentCheck(config) => config.address,
+            Self::Orca(config) => config.address,
         }
     }
 
@@ -64,6 +68,7 @@ impl SourceConfig {
         match self {
             Self::Snmp(_) => Rung::Snmp,
             Self::AgentCheck(_) => Rung::AgentCheck,
+            Self::Orca(_) => Rung::Orca,
         }
     }
 
@@ -72,6 +77,7 @@ impl SourceConfig {
         match self {
             Self::Snmp(config) => config.periods.shortest(),
             Self::AgentCheck(config) => config.period,
+            Self::Orca(config) => config.period,
         }
     }
 
@@ -79,7 +85,7 @@ impl SourceConfig {
     pub(crate) fn is_agent(&self) -> bool {
         match self {
             Self::AgentCheck(_) => true,
-            Self::Snmp(_) => false,
+            Self::Snmp(_) | Self::Orca(_) => false,
         }
     }
 
@@ -87,7 +93,7 @@ impl SourceConfig {
     pub(crate) fn is_same_agent(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::AgentCheck(one), Self::AgentCheck(other)) => one.address == other.address,
-            (Self::Snmp(_), _) | (_, Self::Snmp(_)) => false,
+            (Self::Snmp(_) | Self::Orca(_), _) | (_, Self::Snmp(_) | Self::Orca(_)) => false,
         }
     }
 }
@@ -122,6 +128,14 @@ impl fmt::Display for PollFault {
     }
 }
 
+/// How one node is heard.
+pub(crate) enum Source {
+    /// By questions, one each period.
+    Asked(Poll),
+    /// By what it streams.
+    Streamed(Box<OrcaStream>),
+}
+
 /// What asks one node.
 pub(crate) enum Poll {
     Snmp(Box<SnmpPoll>),
@@ -134,14 +148,19 @@ pub(crate) enum Polled {
     Line(AgentLine),
 }
 
-impl Poll {
+impl Source {
     pub(crate) fn new(config: &SourceConfig) -> Self {
         match config {
-            SourceConfig::Snmp(config) => Self::Snmp(Box::new(SnmpPoll::new(config.clone()))),
-            SourceConfig::AgentCheck(config) => Self::AgentCheck(config.clone()),
+            SourceConfig::Snmp(config) => {
+                Self::Asked(Poll::Snmp(Box::new(SnmpPoll::new(config.clone()))))
+            }
+            SourceConfig::AgentCheck(config) => Self::Asked(Poll::AgentCheck(config.clone())),
+            SourceConfig::Orca(config) => Self::Streamed(Box::new(OrcaStream::new(config.clone()))),
         }
     }
+}
 
+impl Poll {
     /// Asks once. `elapsed` is the time since the first poll.
     pub(crate) async fn ask(&mut self, elapsed: Duration) -> Result<Polled, PollFault> {
         match self {
@@ -175,6 +194,10 @@ pub async fn probe(source: &SourceConfig) -> Result<Probe, PollFault> {
         SourceConfig::Snmp(config) => probe_snmp(SnmpPoll::new(config.clone())).await,
         SourceConfig::AgentCheck(config) => Ok(Probe {
             agent: Some(agent_check::ask(config).await?),
+            ..Probe::default()
+        }),
+        SourceConfig::Orca(config) => Ok(Probe {
+            values: orca::ask(config).await?,
             ..Probe::default()
         }),
     }

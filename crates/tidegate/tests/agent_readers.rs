@@ -1,5 +1,5 @@
 //! One running agent, and all that docs/integrations.md has read one, at once: `snmpwalk` of a stock `snmpd`, HAProxy, Envoy,
-//! Prometheus and our own front-end, by the record and by SNMP. A watched process is at its soft limit, and then it is not:
+//! Prometheus and our own front-end, by the record, by ORCA and by SNMP. A watched process is at its soft limit, and then it is not:
 //! each reader sees both. Readers that are not installed are skipped by name, and the others run.
 #![expect(
     clippy::unwrap_used,
@@ -316,14 +316,18 @@ impl Reader for Node<'_> {
     }
 }
 
-/// A front-end that reads the same agent as two nodes: its record, and what the `snmpd` has of it.
+/// A front-end that reads the same agent as three nodes: its record, its stream of ORCA's reports, and what the `snmpd` has of it.
 fn front_end(agent: &Agent) -> FrontEnd {
     let mut text = format!(
         "[limits]\nworkers = 1\n[load]\nrealtime = false\nkey_file = \"{}\"\n",
         agent.master_key.display()
     );
     let by_record = format!("address = \"{}\"", agent.record);
-    let mut nodes = vec![("n1", by_record)];
+    let by_orca = format!(
+        "transport = \"orca\", address = \"{}\", period = \"100ms\"",
+        agent.orca
+    );
+    let mut nodes = vec![("n1", by_record), ("n2", by_orca)];
     if let Some(snmpd) = &agent.snmpd {
         let community = agent.folder.join("community");
         let mut options = File::options();
@@ -338,7 +342,7 @@ fn front_end(agent: &Agent) -> FrontEnd {
             snmpd.port,
             community.display()
         );
-        nodes.push(("n2", by_snmp));
+        nodes.push(("n3", by_snmp));
     }
     for (name, load) in nodes {
         text.push_str(&format!(
@@ -364,13 +368,14 @@ fn all_readers_read_one_agent_at_once() {
             rung,
         })
     };
-    let by_snmp = agent.snmpd.as_ref().map(|_| node(1, "snmp"));
+    let by_snmp = agent.snmpd.as_ref().map(|_| node(2, "snmp"));
     let all = [
         ("snmpwalk", Walk::start(&agent)),
         ("HAProxy", start_haproxy(&agent)),
         ("Envoy", Envoy::start(&agent, &client)),
         ("Prometheus", Prometheus::start(&agent)),
         ("a front-end, by the record", Ok(node(0, "agent"))),
+        ("a front-end, by ORCA", Ok(node(1, "orca"))),
         ("a front-end, by SNMP", by_snmp.ok_or("snmpd")),
     ];
     let mut readers = Vec::new();

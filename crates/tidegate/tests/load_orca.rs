@@ -1,5 +1,5 @@
 //! Nodes that report their load with their responses, in ORCA's header: in each of its forms it is believed, it ends at the
-//! front-end, and others' headers are passed on.
+//! front-end, and others' headers are passed on. And a node whose agent streams such reports.
 #![expect(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod support;
@@ -7,11 +7,14 @@ mod support;
 use std::io::{BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
+use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 use support::server::head;
-use support::{FrontEnd, eventually, folder};
+use support::{
+    FrontEnd, Process, eventually, folder, free_address, master_key, node_key, tidegate,
+};
 
 /// A server that answers each request with its name and these lines in the head.
 struct Reporter {
@@ -204,4 +207,56 @@ fn a_header_without_an_end_is_refused_and_the_node_is_asked_again() {
         front_end.get("a", "/");
         (first_node(&front_end)["load"]["cpu"] == 0.5).then_some(())
     });
+}
+
+/// An agent that streams its load.
+fn agent(folder: &Path, key: &Path, orca: SocketAddr) -> Process {
+    let mut agent = tidegate();
+    agent.arg("agent").arg("--key-file").arg(key);
+    agent.args(["--listen", &free_address().to_string()]);
+    agent.args(["--orca", &orca.to_string()]);
+    let log = std::fs::File::create(folder.join("agent.log")).unwrap();
+    Process::start(agent.stdout(Stdio::null()).stderr(log))
+}
+
+#[test]
+fn a_stream_of_reports_is_the_nodes_load_and_is_opened_again() {
+    let folder = folder("load-orca-stream");
+    let key = node_key(&master_key(&folder), "n1");
+    let server = Reporter::start("n1");
+    let orca = free_address();
+    let text = format!(
+        "[limits]\nworkers = 1\n[[site]]\nname = \"shop\"\nhosts = [\"*\"]\n\
+         [[node]]\nname = \"n1\"\naddress = \"{}\"\nsite = \"shop\"\n\
+         load = {{ transport = \"orca\", address = \"{orca}\", period = \"100ms\" }}\n",
+        server.address
+    );
+    let front_end = FrontEnd::start(&folder, &text);
+    let said = |node: &Value| node["reads"]["last_error"].as_str().map(str::to_owned);
+    let absent = eventually("nothing streams there", || said(&first_node(&front_end)));
+    assert_eq!(absent, "refused: nothing listens at the address");
+    for _ in 0..2 {
+        let agent = agent(&folder, &key, orca);
+        let node = eventually("its load is known", || {
+            let node = first_node(&front_end);
+            let is_known = node["rung"] == "orca" && node["load"]["memory"].is_f64();
+            is_known.then_some(node)
+        });
+        assert_eq!(said(&node), None);
+        let why = front_end.api("/api/why/n1").to_string();
+        assert!(why.contains("its load is known by orca"), "{why}");
+        let memory = node["load"]["memory"].as_f64().unwrap();
+        assert!((0.001..1.0).contains(&memory), "{node}");
+        drop(agent);
+        eventually("it is missed", || said(&first_node(&front_end)));
+        eventually("its load is not believed any more", || {
+            (first_node(&front_end)["rung"] == "none").then_some(())
+        });
+    }
+    server.say("endpoint-load-metrics: TEXT cpu_utilization=0.1\r\n");
+    let answer = front_end.get("a", "/");
+    assert!(
+        answer.head.contains("endpoint-load-metrics"),
+        "it is not ours"
+    );
 }

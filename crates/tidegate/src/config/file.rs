@@ -284,7 +284,7 @@ table! {
         /// `auto` is `udp` where a key is given here or in `[load]`, else `none`.
         transport: TransportName = TransportName::Auto;
         /// udp, snmp, agent_check: where the node's agent answers. By default port 9901 of the node's host, or port 161;
-        /// agent_check needs it.
+        /// agent_check needs it. orca: where reports are streamed.
         address: Option<SocketAddr> = None;
         /// udp: file with this node's key, or with masters other than those of `[load]`. Relative to this
         /// file.
@@ -312,8 +312,8 @@ table! {
         privacy_file: Option<PathBuf> = None;
         /// agent_check: what is sent first, as it is, up to 512 bytes: most agents that read a line want `\n` at its end.
         send: Option<String> = None;
-        /// snmp, agent_check: time between two polls. Not set: 500 ms, or 2 s. orca: a report is believed for four of these. Not
-        /// set: 1 s.
+        /// snmp, agent_check, orca with `address`: time between two polls or reports. Not set: 500 ms, agent_check 2 s. orca
+        /// without: a report is believed for four of these. Not set: 1 s.
         period: Option<Duration> = None, in Some(PERIOD_MIN)..=Some(PERIOD_MAX);
         /// snmp: metrics with another period, like `{ memory = "5s" }`.
         periods: Option<PeriodsFile> = None;
@@ -337,7 +337,8 @@ names! {
         /// Asking an agent of HAProxy's agent check. It tells no load: what it says of the node's weight, health, state and
         /// bound is followed.
         AgentCheck = "agent_check",
-        /// From ORCA's header in the node's responses, `endpoint-load-metrics`, which ends here.
+        /// ORCA's reports: those in the header `endpoint-load-metrics` of the node's responses, which ends here; or with `address`,
+        /// those that are streamed there.
         Orca = "orca",
         /// Not at all: own requests in flight and latencies decide.
         None = "none",

@@ -240,7 +240,7 @@ impl NodeRead {
             Self::None | Self::Responses { .. } => false,
             Self::Udp { .. } | Self::Shm { .. } => true,
             Self::Reported(source) => match **source {
-                SourceConfig::Snmp(_) => true,
+                SourceConfig::Snmp(_) | SourceConfig::Orca(_) => true,
                 SourceConfig::AgentCheck(_) => false,
             },
         }

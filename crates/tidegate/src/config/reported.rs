@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tidegate_core::load::ReportedMetric;
 use tidegate_reported::{
-    AgentCheckConfig, AuthKind, CustomObject, ObjectId, Periods, PrivacyKind, Secret, SnmpConfig,
-    SnmpUser, SnmpVersion, SourceConfig,
+    AgentCheckConfig, AuthKind, CustomObject, ObjectId, OrcaConfig, Periods, PrivacyKind, Secret,
+    SnmpConfig, SnmpUser, SnmpVersion, SourceConfig,
 };
 
 use super::NodeRead;
@@ -27,7 +27,7 @@ pub(super) const PERIOD_MAX: Duration = Duration::from_secs(15);
 /// The same of agents of HAProxy's agent check, as HAProxy has it.
 const AGENT_PERIOD: Duration = Duration::from_secs(2);
 /// The same of ORCA's reports.
-pub(super) const ORCA_PERIOD: Duration = Duration::from_secs(1);
+const ORCA_PERIOD: Duration = Duration::from_secs(1);
 /// Longest question to one, bytes.
 const QUESTION_BYTES_MAX: usize = 512;
 /// Most objects of one node.
@@ -336,6 +336,21 @@ impl Checker<'_> {
             ("periods", load.periods.at.clone(), snmp),
             ("oids", load.oids.at.clone(), snmp),
         ]
+    }
+}
+
+/// A node whose load comes by ORCA: with its responses, or streamed where it says from where.
+pub(super) fn orca_read(load: &NodeLoadFile) -> NodeRead {
+    let period = load.period.value;
+    match load.address.value {
+        None => NodeRead::Responses {
+            period: period.unwrap_or(ORCA_PERIOD),
+        },
+        Some(address) => {
+            let period = period.unwrap_or(PERIOD);
+            let config = OrcaConfig { address, period };
+            NodeRead::Reported(Box::new(SourceConfig::Orca(config)))
+        }
     }
 }
 

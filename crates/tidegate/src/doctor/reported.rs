@@ -12,6 +12,8 @@ use tidegate_reported::{AgentLine, PollFault, Probe, SourceConfig, probe};
 use super::{Diagnosis, runtime};
 
 const CHECK: &str = "load";
+const WHICH_PROGRAM: &str =
+    "see which program answers there; docs/integrations.md says what is asked for";
 
 /// Asks for a node's load.
 pub(super) fn ask(name: &str, source: &SourceConfig) -> Diagnosis {
@@ -35,7 +37,7 @@ fn of_probe(
         Ok(probed) => probed,
         Err(fault) => {
             let text = format!("the load of {name} is not known: {protocol} at {address}: {fault}");
-            return Diagnosis::warn(CHECK, text, remedy(&fault));
+            return Diagnosis::warn(CHECK, text, remedy(source, &fault));
         }
     };
     let ms = took.as_secs_f64() * 1000.0;
@@ -77,11 +79,17 @@ fn of_probe(
     ];
     match counts_cpu || tells_load.into_iter().any(is_known) {
         true => Diagnosis::ok(CHECK, text),
-        false => Diagnosis::warn(
-            CHECK,
-            text,
-            "let its view show UCD-SNMP-MIB or HOST-RESOURCES-MIB, or name objects of its own by `oids`",
-        ),
+        false => Diagnosis::warn(CHECK, text, show_more(source)),
+    }
+}
+
+/// How a source comes to tell a load.
+fn show_more(source: &SourceConfig) -> &'static str {
+    match source {
+        SourceConfig::Snmp(_) => {
+            "let its view show UCD-SNMP-MIB or HOST-RESOURCES-MIB, or name objects of its own by `oids`"
+        }
+        SourceConfig::AgentCheck(_) | SourceConfig::Orca(_) => WHICH_PROGRAM,
     }
 }
 
@@ -122,18 +130,14 @@ fn said(value: &ReportedValue) -> String {
     }
 }
 
-fn remedy(fault: &PollFault) -> &'static str {
+fn remedy(source: &SourceConfig, fault: &PollFault) -> &'static str {
     match fault {
         PollFault::NoAnswer(_) => {
             "start what answers there, have it listen for this host, open its port, or correct `load` in [[node]]"
         }
         PollFault::Refused(_) => "correct `load` in [[node]], or the user and its rights there",
-        PollFault::NothingThere(_) => {
-            "let its view show UCD-SNMP-MIB or HOST-RESOURCES-MIB, or name objects of its own by `oids`"
-        }
-        PollFault::Malformed | PollFault::Implausible => {
-            "see which program answers there; docs/integrations.md says what is asked for"
-        }
+        PollFault::NothingThere(_) => show_more(source),
+        PollFault::Malformed | PollFault::Implausible => WHICH_PROGRAM,
         PollFault::Unsent(_) => "correct `address` of `load` in [[node]], or this host's routes",
     }
 }

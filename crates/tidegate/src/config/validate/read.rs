@@ -11,7 +11,7 @@ use tidegate_reported::Secret;
 use super::super::NodeRead;
 use super::super::file::{AGENT_PORT, NodeFile, NodeLoadFile, TransportName};
 use super::super::problem::Problem;
-use super::super::reported::ORCA_PERIOD;
+use super::super::reported::orca_read;
 use super::Checker;
 use crate::{key_file, secret_file};
 
@@ -103,9 +103,7 @@ impl Checker<'_> {
             }
             TransportName::Snmp => self.snmp_read(load, at.ip()),
             TransportName::AgentCheck => self.agent_check_read(load),
-            TransportName::Orca => Some(NodeRead::Responses {
-                period: load.period.value.unwrap_or(ORCA_PERIOD),
-            }),
+            TransportName::Orca => Some(orca_read(load)),
             TransportName::Shm => {
                 let path = load.path.value.as_ref().map(|path| self.path(path));
                 if path.is_none() {
@@ -151,8 +149,11 @@ impl Checker<'_> {
         let transport = load.transport.value;
         let udp = matches!(transport, TransportName::Udp | TransportName::Auto);
         let shm = transport == TransportName::Shm;
-        let has_address =
-            udp || matches!(transport, TransportName::Snmp | TransportName::AgentCheck);
+        let has_address = udp
+            || matches!(
+                transport,
+                TransportName::Snmp | TransportName::AgentCheck | TransportName::Orca
+            );
         let keys = [
             ("address", load.address.at.clone(), has_address),
             ("key_file", load.key_file.at.clone(), udp),
