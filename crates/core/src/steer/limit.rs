@@ -13,7 +13,7 @@
 //! else L stays;  no L without r and b, none above the configured one
 //! ```
 //!
-//! This is the bound of admission (`admission::bound`), from the same records, at the pace of a balancer that is asked and told twice
+//! This is the bound of admission (`admission::bound`), from the same records, at the pace of a balancer that is asked and set twice
 //! a second. It is taken, and not a limit from latencies, because a record says how many wait and a latency does not. What `bound` has
 //! beside it is left out: it needs the times of single requests.
 //!

@@ -85,7 +85,7 @@ pub(super) struct Weight(pub(super) u32);
 
 /// Whether a server takes requests, by an operator's word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum DrainState {
     Ready,
     Drained,
 }
@@ -113,7 +113,7 @@ impl Setting for Weight {
     }
 }
 
-impl Setting for State {
+impl Setting for DrainState {
     const WOULD: &'static str = "would_drain";
     const WOULD_TEXT: &'static str = "would";
     const NOTHING: &'static str = "nothing would be drained";

@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-use super::changes::{Change, Keeper, Key, Plan, State};
+use super::changes::{Change, DrainState, Keeper, Key, Plan};
 use super::servers::ServerState;
 
 /// Why a front-end sends a node nothing, the firmest word first.
@@ -67,7 +67,7 @@ impl Drains {
         &mut self,
         servers: &[ServerState],
         out: &BTreeMap<SocketAddr, Out>,
-    ) -> Plan<State> {
+    ) -> Plan<DrainState> {
         if std::mem::take(&mut self.takes_over) {
             let drained = servers.iter().filter(|it| it.is_drained());
             self.drained = drained.map(ServerState::key).collect();
@@ -87,7 +87,7 @@ impl Drains {
         &mut self,
         servers: &[&ServerState],
         out: &BTreeMap<SocketAddr, Out>,
-        plan: &mut Plan<State>,
+        plan: &mut Plan<DrainState>,
     ) {
         let why = |server: &ServerState| out.get(&server.address?).copied();
         for server in servers {
@@ -124,7 +124,7 @@ impl Drains {
         &mut self,
         wanted: &[(Out, &ServerState)],
         needed: bool,
-        plan: &mut Plan<State>,
+        plan: &mut Plan<DrainState>,
     ) -> Option<Key> {
         let of_use = wanted.iter().rev().find(|(_, it)| it.is_of_use());
         let (_, server) = of_use.filter(|_| needed)?;
@@ -140,7 +140,7 @@ impl Drains {
     }
 
     /// Notes what others have set since the last turn.
-    fn note_orders(&mut self, server: &ServerState, is_out: bool, plan: &mut Plan<State>) {
+    fn note_orders(&mut self, server: &ServerState, is_out: bool, plan: &mut Plan<DrainState>) {
         let key = server.key();
         if !is_out {
             self.left_alone.remove(&key);
@@ -160,23 +160,23 @@ impl Drains {
     }
 
     /// What makes all servers ready that were drained here and still are.
-    pub(super) fn restore(&self, servers: &[ServerState]) -> Vec<Change<State>> {
+    pub(super) fn restore(&self, servers: &[ServerState]) -> Vec<Change<DrainState>> {
         let ours = |it: &&ServerState| self.drained.contains(&it.key()) && it.is_drained();
         let ready = |it: &ServerState| change(it, false, None).0;
         servers.iter().filter(ours).map(ready).collect()
     }
 }
 
-impl Keeper<State> for Drains {
-    fn on_set(&mut self, change: &Change<State>) {
+impl Keeper<DrainState> for Drains {
+    fn on_set(&mut self, change: &Change<DrainState>) {
         match change.to {
-            State::Drained => _ = self.drained.insert(change.key.clone()),
-            State::Ready => _ = self.drained.remove(&change.key),
+            DrainState::Drained => _ = self.drained.insert(change.key.clone()),
+            DrainState::Ready => _ = self.drained.remove(&change.key),
         }
     }
 
     /// The server is not tried again until its node takes requests.
-    fn on_refused(&mut self, change: &Change<State>) {
+    fn on_refused(&mut self, change: &Change<DrainState>) {
         self.drained.remove(&change.key);
         self.left_alone.insert(change.key.clone());
     }
@@ -187,15 +187,15 @@ fn change(
     server: &ServerState,
     drain: bool,
     out: Option<Out>,
-) -> (Change<State>, (&'static str, String)) {
+) -> (Change<DrainState>, (&'static str, String)) {
     let (event, why) = match (drain, out) {
         (true, out) => ("drained", out.map_or("is out", Out::words)),
         (false, None) => ("ready", "takes requests"),
         (false, Some(_)) => ("ready", "is out, and so are all others of the backend"),
     };
     let (from, to) = match drain {
-        true => (State::Ready, State::Drained),
-        false => (State::Drained, State::Ready),
+        true => (DrainState::Ready, DrainState::Drained),
+        false => (DrainState::Drained, DrainState::Ready),
     };
     let key = server.key();
     let text = format!("{}/{}: its node {why}", key.0, key.1);
@@ -221,7 +221,7 @@ mod tests {
         }
     }
 
-    fn change(last: u8, drain: bool) -> Change<State> {
+    fn change(last: u8, drain: bool) -> Change<DrainState> {
         super::change(&server(last, 0), drain, None).0
     }
 
@@ -230,7 +230,7 @@ mod tests {
         drains: &mut Drains,
         servers: &[ServerState],
         out: &[(u8, Out)],
-    ) -> (Vec<Change<State>>, Vec<&'static str>) {
+    ) -> (Vec<Change<DrainState>>, Vec<&'static str>) {
         let out = out
             .iter()
             .map(|(last, why)| (address(*last), *why))

@@ -35,7 +35,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::signals::Stop;
 use book::Book;
-use changes::{MaxConn, State, Weight};
+use changes::{DrainState, MaxConn, Weight};
 use drains::Drains;
 use front_end::FrontEndWord;
 use hand::{Hand, Steered};
@@ -188,7 +188,7 @@ struct Steering {
     weights: Steered<Weight, Book>,
     /// The front-end whose nodes are followed, if one is.
     word: Option<FrontEndWord>,
-    states: Steered<State, Drains>,
+    states: Steered<DrainState, Drains>,
     /// Limits, if they are set.
     limits: Option<Steered<MaxConn, Limits>>,
     /// HAProxy did not answer, and that was said.
