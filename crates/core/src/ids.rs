@@ -51,8 +51,6 @@ impl CheckId {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckSet(u8);
 
-const _: () = assert!(CHECKS_MAX <= u8::BITS as usize);
-
 impl CheckSet {
     /// With this check as well.
     #[must_use]
@@ -69,4 +67,35 @@ impl CheckSet {
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
+
+    /// Those of both sets.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Those that are here and not there.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// The set with these bits, bit i for the check at place i. What is beyond [`CHECKS_MAX`] is left out.
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits as u8)
+    }
+
+    /// Its bits.
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// Its checks, in order.
+    pub fn iter(self) -> impl Iterator<Item = CheckId> {
+        (0..CHECKS_MAX as u8)
+            .map(CheckId)
+            .filter(move |it| self.has(*it))
+    }
 }
+
+const _: () = assert!(CHECKS_MAX == u8::BITS as usize);

@@ -145,7 +145,7 @@ pub enum Cause {
     Silence,
     /// It answered, and far more of its answers than of the others' were errors or broke off.
     Errors,
-    /// A check of its site fails, or has not passed yet.
+    /// A check of its site fails, or has not passed yet; or a service check of its own agent fails.
     Check,
     /// It is about to run out of a resource.
     SoftLimit,
@@ -215,6 +215,8 @@ pub struct Node {
     pub ejection: Option<Ejection>,
     /// By which of its site's checks it is out, whatever else speaks against it.
     pub failing_checks: CheckSet,
+    /// By which service checks of its own agent it is out, whatever else speaks against it.
+    pub failing_services: CheckSet,
     /// How it came over one of its soft limits, if it is over one. It may be used all the same, where too many are.
     pub soft_limit: Option<Crossing>,
     /// How often it was ejected so far.
@@ -261,9 +263,9 @@ pub struct Topology {
 }
 
 impl Node {
-    /// Whether it is out by its site's checks.
+    /// Whether it is out by checks: its site's, or those of its own agent.
     pub fn fails_check(&self) -> bool {
-        !self.failing_checks.is_empty()
+        !self.failing_checks.is_empty() || !self.failing_services.is_empty()
     }
 
     /// Whether requests may go to it, if it is up.

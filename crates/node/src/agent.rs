@@ -20,14 +20,14 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tidegate_core::load::Rung;
-use tidegate_core::record::LoadRecord;
+use tidegate_core::load::{Rung, Services};
+use tidegate_core::record::{LoadRecord, Sources};
 use tidegate_core::time::{Timestamp, nanos};
 use tidegate_remote::kernel::{KernelError, SlowHalf, show};
 use tidegate_remote::privilege::{self, CapabilitySet};
@@ -135,8 +135,40 @@ struct Shared {
     cost_max_ns: AtomicU64,
     cpu_ns: AtomicU64,
     findings: Mutex<Vec<String>>,
+    /// What service checks have shown, and whether anything is known of them.
+    services: AtomicU32,
     /// The last sample.
     last: Mutex<(LoadRecord, CpuLines)>,
+}
+
+/// In [`Shared::services`]: something is known. Below it the checks that there are, and those that fail, a byte each.
+const SERVICES_KNOWN: u32 = 1 << 16;
+
+impl Shared {
+    /// Adds to a record what service checks have shown.
+    fn put_services(&self, record: &mut LoadRecord) {
+        let word = self.services.load(Ordering::Relaxed);
+        if word & SERVICES_KNOWN == 0 {
+            return;
+        }
+        let (checked, failing) = (word >> 8 & 0xff, word & 0xff);
+        record.services_checked = checked;
+        record.services = u64::from(checked & !failing);
+        record.sources = record.sources.with(Sources::SERVICES);
+    }
+}
+
+/// Where service checks say what they have shown: it is in each record from then on.
+#[derive(Clone, Debug)]
+pub struct ServicesBoard(Arc<Shared>);
+
+impl ServicesBoard {
+    /// What is known of all of them.
+    pub fn set(&self, services: Services) {
+        let (checked, failing) = (services.checked.bits(), services.failing.bits());
+        let word = SERVICES_KNOWN | u32::from(checked) << 8 | u32::from(failing);
+        self.0.services.store(word, Ordering::Relaxed);
+    }
 }
 
 /// Starts agents.
@@ -269,6 +301,11 @@ impl AgentHandle {
         let (mut record, lines) = *last.unwrap_or_else(PoisonError::into_inner);
         record.rung = self.kernel.rung().unwrap_or(self.user_rung) as u8;
         (record, lines)
+    }
+
+    /// Where service checks say what they have shown.
+    pub fn services(&self) -> ServicesBoard {
+        ServicesBoard(Arc::clone(&self.shared))
     }
 
     /// What the calling thread needs to look after this agent and to end it.
@@ -427,6 +464,7 @@ impl Publisher<'_> {
         let began = clock::now();
         let (mut record, lines) = self.sampler.sample();
         record.rung = self.rung as u8;
+        self.shared.put_services(&mut record);
         if let Some(memory) = self.memory {
             memory.publish(&record, &lines);
         }
@@ -542,6 +580,8 @@ fn explain(
 
 #[cfg(test)]
 mod tests {
+    use tidegate_core::topology::CheckSet;
+
     use super::*;
 
     #[test]
@@ -559,6 +599,24 @@ mod tests {
         for (last, now, next, missed) in table {
             assert_eq!(following(ms(last), ms(now), interval), (ms(next), missed));
         }
+    }
+
+    #[test]
+    fn services_are_in_records_once_something_is_known() {
+        let board = ServicesBoard(Arc::default());
+        let record = || {
+            let mut record = LoadRecord::default();
+            board.0.put_services(&mut record);
+            record
+        };
+        assert_eq!(record(), LoadRecord::default());
+        board.set(Services {
+            checked: CheckSet::from_bits(0b1011),
+            failing: CheckSet::from_bits(0b1000),
+        });
+        let said = record();
+        assert!(said.sources.has(Sources::SERVICES));
+        assert_eq!((said.services_checked, said.services), (0b1011, 0b11));
     }
 
     #[test]

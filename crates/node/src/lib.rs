@@ -24,7 +24,7 @@ mod privilege;
 pub mod report;
 mod sampler;
 
-pub use agent::{Agent, AgentError, AgentHandle, AgentStatus};
+pub use agent::{Agent, AgentError, AgentHandle, AgentStatus, ServicesBoard};
 pub use config::{
     AgentConfig, COMMANDS_MAX, HOOK_TIMEOUT, HOOK_TIMEOUT_MAX, HOOK_TIMEOUT_MIN, HookTemplate,
     INTERVAL_DEFAULT, INTERVAL_MAX, INTERVAL_MIN, LISTEN_DEFAULT, MovesConfig, RUNGS,

@@ -51,7 +51,7 @@
 #define TIDEGATE_SOURCE_IN_FLIGHT (1ull << 19)
 /* completions and in_flight_ns */
 #define TIDEGATE_SOURCE_COMPLETIONS (1ull << 20)
-/* services */
+/* services and services_checked */
 #define TIDEGATE_SOURCE_SERVICES (1ull << 21)
 /* the CPU lines */
 #define TIDEGATE_SOURCE_PER_CPU (1ull << 22)
@@ -114,7 +114,7 @@ struct tidegate_record {
     __u64 completions; /* requests completed */
     __u64 softirq_ns; /* CPU time in soft interrupts, ns */
     __u64 context_switches; /* switches from one task to another */
-    __u8 reserved312[4];
+    __u32 services_checked; /* bit i: there is a service check i */
     __u32 tail4;
 } __attribute__((packed, aligned(64)));
 _Static_assert(__builtin_offsetof(struct tidegate_record, sequence) == 0, "sequence");
@@ -164,6 +164,7 @@ _Static_assert(__builtin_offsetof(struct tidegate_record, in_flight_ns) == 280, 
 _Static_assert(__builtin_offsetof(struct tidegate_record, completions) == 288, "completions");
 _Static_assert(__builtin_offsetof(struct tidegate_record, softirq_ns) == 296, "softirq_ns");
 _Static_assert(__builtin_offsetof(struct tidegate_record, context_switches) == 304, "context_switches");
+_Static_assert(__builtin_offsetof(struct tidegate_record, services_checked) == 312, "services_checked");
 _Static_assert(sizeof(struct tidegate_record) == 320, "tidegate_record");
 
 

@@ -312,7 +312,7 @@ async fn run(
     let target = Target {
         address,
         node: &node.name,
-        site: &topology.site(node.site).name,
+        site: Some(&topology.site(node.site).name),
     };
     let result = check(&target, config).await;
     let at = clock();
@@ -325,10 +325,10 @@ async fn run(
     overrides.checked(due, result);
 }
 
-/// Asks a node of a site once, outside of any turn; nothing if this machine could not ask.
+/// Asks a node, of a site if it is that one's check, once, outside of any turn; nothing if this machine could not ask.
 pub(crate) async fn once(
     address: SocketAddr,
-    (node, site): (&str, &str),
+    (node, site): (&str, Option<&str>),
     config: &CheckConfig,
 ) -> Option<CheckResult> {
     let target = Target {
@@ -356,10 +356,13 @@ impl From<CheckFailure> for Unwell {
 
 /// What is checked.
 #[derive(Clone, Copy, Debug)]
-struct Target<'a> {
-    address: SocketAddr,
-    node: &'a str,
-    site: &'a str,
+pub(crate) struct Target<'a> {
+    /// Where. A program is given no port if it is 0.
+    pub(crate) address: SocketAddr,
+    /// Which node.
+    pub(crate) node: &'a str,
+    /// Of which site; an agent does not know it.
+    pub(crate) site: Option<&'a str>,
 }
 
 fn runs_program(topology: &Topology, (node, check): AskedOf) -> bool {
@@ -369,7 +372,7 @@ fn runs_program(topology: &Topology, (node, check): AskedOf) -> bool {
 }
 
 /// What a node makes of a check; nothing if this machine could not ask.
-async fn check(target: &Target<'_>, config: &CheckConfig) -> Option<CheckResult> {
+pub(crate) async fn check(target: &Target<'_>, config: &CheckConfig) -> Option<CheckResult> {
     let asked = timeout(config.timeout, ask(target, config)).await;
     match asked.unwrap_or(Err(CheckFailure::Timeout.into())) {
         Ok(()) => Some(CheckResult::Passed),
@@ -441,7 +444,7 @@ mod tests {
         let target = Target {
             address,
             node: "n1",
-            site: "shop",
+            site: Some("shop"),
         };
         check(&target, config).await
     }

@@ -23,8 +23,8 @@ use tidegate_core::director::learned::LearnedCluster;
 use tidegate_core::director::{Cause, CheckDue, Director, Event};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{
-    AdminState, ChangeError, CheckConfig, CheckFailure, CheckId, CheckResult, ClusterChange,
-    Health, Node, NodeId, Topology,
+    AdminState, ChangeError, CheckConfig, CheckFailure, CheckId, CheckResult, CheckSet,
+    ClusterChange, Health, Node, NodeId, Topology,
 };
 use tidegate_proxy::Shared;
 use tokio::sync::{Notify, oneshot};
@@ -467,14 +467,16 @@ fn describe(event: Event, topology: &Topology) -> (&'static str, String) {
             ("check_failed", line(id, &text))
         }
         Event::CheckPassed(id, check) => {
-            let node = topology.node(id);
-            let out = match node.health {
-                Health::Up => "",
-                Health::Ejected if node.fails_check() => "; another one still fails",
-                Health::Ejected => "; it is still ejected, and probed now",
-            };
-            let text = format!("passes {}{out}", its_check(id, check, topology));
+            let text = check_passed(id, check, topology);
             ("check_passed", line(id, &text))
+        }
+        Event::ServicesFailed(id, failing) => {
+            let text = format!("{}: no requests until all pass", failing_services(failing));
+            ("services_failed", line(id, &text))
+        }
+        Event::ServicesPassed(id) => {
+            let text = "no service check of its agent is known to fail";
+            ("services_passed", line(id, text))
         }
         Event::SoftLimitCrossed(id, crossing) => {
             let text = format!("{crossing}: no requests until it has more");
@@ -519,6 +521,16 @@ fn describe(event: Event, topology: &Topology) -> (&'static str, String) {
     }
 }
 
+fn check_passed(id: NodeId, check: CheckId, topology: &Topology) -> String {
+    let node = topology.node(id);
+    let out = match node.health {
+        Health::Up => "",
+        Health::Ejected if node.fails_check() => "; another one still fails",
+        Health::Ejected => "; it is still ejected, and probed now",
+    };
+    format!("passes {}{out}", its_check(id, check, topology))
+}
+
 /// A node's check: by its label, where there are several.
 fn its_check(node: NodeId, check: CheckId, topology: &Topology) -> String {
     let configs = &topology.site(topology.node(node).site).health.checks;
@@ -544,6 +556,19 @@ fn agent_state(state: AdminState) -> &'static str {
         AdminState::Ready => "its agent lets it have requests again",
         AdminState::Drain => "its agent drains it",
         AdminState::Maint => "its agent took it out of service",
+    }
+}
+
+/// Which service checks of its own agent a node fails, as a sentence. The record has their places alone: they count from 1, in
+/// the order of the agent's file.
+pub(crate) fn failing_services(failing: CheckSet) -> String {
+    let places: Vec<_> = failing
+        .iter()
+        .map(|it| (it.index() + 1).to_string())
+        .collect();
+    match places.as_slice() {
+        [place] => format!("service check {place} of its agent fails"),
+        _ => format!("service checks {} of its agent fail", places.join(" and ")),
     }
 }
 
@@ -649,6 +674,8 @@ mod tests {
             Event::Returned(NodeId(0)),
             Event::CheckFailed(NodeId(0), CheckId(0), CheckFailure::Status(503)),
             Event::CheckPassed(NodeId(0), CheckId(0)),
+            Event::ServicesFailed(NodeId(0), CheckSet::from_bits(0b101)),
+            Event::ServicesPassed(NodeId(0)),
             Event::SoftLimitCrossed(NodeId(0), crossing),
             Event::SoftLimitIgnored(NodeId(0), crossing),
             Event::SoftLimitCleared(NodeId(0)),

@@ -5,6 +5,7 @@
 //! run from the start of the process.
 
 mod agent;
+mod checks;
 mod moves;
 mod reload;
 
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use tidegate_core::topology::discovered::Announced;
 
 pub(crate) use agent::AgentStatus;
+pub(crate) use checks::{CheckStatus, ServicesStatus};
 pub(crate) use moves::{BestMove, WhyMoves};
 pub(crate) use reload::{PlanLine, Reloaded};
 
@@ -285,6 +287,9 @@ pub(crate) struct NodeStatus {
     /// What each of its site's checks says of it, in the order of the configuration; empty if it is not checked.
     #[serde(default)]
     pub(crate) checks: Vec<CheckStatus>,
+    /// What the service checks of its own agent say; null if its last record says nothing of them.
+    #[serde(default)]
+    pub(crate) services: Option<ServicesStatus>,
     /// How it came over one of its soft limits; null if it is over none.
     #[serde(default)]
     pub(crate) soft_limit: Option<SoftLimitStatus>,
@@ -307,27 +312,6 @@ pub(crate) struct NodeStatus {
     pub(crate) share: Option<f64>,
     /// The last seconds.
     pub(crate) recent: Recent,
-}
-
-/// What a check says of a node.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct CheckStatus {
-    /// What sets it apart from others of its site.
-    pub(crate) label: String,
-    /// Whether the node is out by it.
-    pub(crate) failing: bool,
-    /// How often the node passed it.
-    pub(crate) passed: u64,
-    /// How often it failed, by what was wrong: connect, timeout, broken, malformed, status or body.
-    pub(crate) failed: BTreeMap<String, u64>,
-    /// What was wrong the last time; null if it passed, or if there was none.
-    pub(crate) error: Option<String>,
-    /// How long ago that ended.
-    pub(crate) seconds_ago: Option<f64>,
-    /// How long that took.
-    pub(crate) took_seconds: Option<f64>,
-    /// How many in a row ended like it.
-    pub(crate) in_a_row: u64,
 }
 
 /// How a node came over a soft limit.

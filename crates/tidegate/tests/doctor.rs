@@ -299,7 +299,7 @@ fn each_node_is_asked_as_its_sites_check_asks() {
         .replace(&format!("port = {}\n", closed.port()), ""),
     ];
     let value = examined(&folder, &cluster.concat());
-    let found = said(&value, "service check");
+    let found = said(&value, "check");
     let expected = [
         (
             "ok",

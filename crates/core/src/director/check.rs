@@ -149,9 +149,9 @@ impl NodeChecks {
     }
 }
 
-/// What is remembered of one check of one node.
+/// What is remembered of one check of one node: the director has them of all nodes, and an agent of its own services.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct NodeCheck {
+pub struct NodeCheck {
     /// It is out since then.
     failing: Option<Timestamp>,
     /// Results in a row that say otherwise than it stands.
@@ -171,8 +171,10 @@ struct Asked {
 
 /// How a check changed what a node is by its checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CheckTurn {
+pub enum CheckTurn {
+    /// It fails from now on.
     Failed,
+    /// It passes.
     Passed,
 }
 
@@ -223,7 +225,7 @@ impl NodeCheck {
     }
 
     /// A check has ended. How the node turned by it, if it did.
-    pub(super) fn on_result(
+    pub fn on_result(
         &mut self,
         passed: bool,
         config: &CheckConfig,
@@ -255,8 +257,18 @@ impl NodeCheck {
     }
 
     /// The check could not be made. It says nothing.
-    pub(super) fn on_unsent(&mut self, config: &CheckConfig, now: Timestamp, prng: &mut Prng) {
+    pub fn on_unsent(&mut self, config: &CheckConfig, now: Timestamp, prng: &mut Prng) {
         self.end(config, now, prng);
+    }
+
+    /// When it is to be made again; nothing if it never was.
+    pub fn due(&self) -> Option<Timestamp> {
+        self.due
+    }
+
+    /// Whether it passes; nothing before its first result.
+    pub fn passes(&self) -> Option<bool> {
+        self.judged.then_some(self.failing.is_none())
     }
 
     fn end(&mut self, config: &CheckConfig, now: Timestamp, prng: &mut Prng) {

@@ -28,6 +28,7 @@ use super::check::NodeChecks;
 use super::health::NodeHealth;
 use super::learn::SiteLearner;
 use super::outliers::Outliers;
+use super::services::NodeServices;
 use super::slow_start::SiteRamps;
 use super::soft_limits::NodeSoftLimits;
 use super::{Director, Event, control};
@@ -210,17 +211,24 @@ impl Director {
             Some(place) => {
                 nodes[place] = node;
                 self.health[place] = NodeHealth::default();
-                self.forget_limits(NodeId(place as u32));
+                self.forget_records(NodeId(place as u32));
             }
             None => {
                 nodes.push(node);
                 self.health.push(NodeHealth::default());
                 self.checks.push(NodeChecks::default());
                 self.soft_limits.push(NodeSoftLimits::default());
+                self.services.push(NodeServices::default());
             }
         }
         self.begins(NodeId(place as u32));
         self.recall_joining(NodeId(place as u32), table);
+    }
+
+    /// Another node, or another machine: nothing is known of what its records say.
+    fn forget_records(&mut self, node: NodeId) {
+        self.soft_limits[node.index()] = NodeSoftLimits::default();
+        self.services[node.index()] = NodeServices::default();
     }
 
     /// A node joins its site: it is checked before it has requests where others have them, and starts slowly.
@@ -252,7 +260,7 @@ impl Director {
         node.site = SiteId(site as u32);
         if moved {
             self.health[id.index()] = NodeHealth::default();
-            self.forget_limits(id);
+            self.forget_records(id);
             table.forgive(id);
         }
         if moved || before.index() != site {
@@ -353,6 +361,7 @@ pub(super) fn new_node(wanted: &NodeWanted, site: SiteId) -> Node {
         health: Health::default(),
         ejection: None,
         failing_checks: CheckSet::default(),
+        failing_services: CheckSet::default(),
         soft_limit: None,
         ejections: 0,
     }

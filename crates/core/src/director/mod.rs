@@ -20,6 +20,7 @@ mod learn;
 pub mod learned;
 mod members;
 mod outliers;
+mod services;
 mod share;
 mod slow_start;
 mod soft_limits;
@@ -39,7 +40,8 @@ use crate::topology::{
     Crossing, GroupId, Health, Membership, Node, NodeId, Site, SiteId, Topology,
 };
 pub use check::CheckDue;
-use check::{CheckTurn, NodeChecks};
+use check::NodeChecks;
+pub use check::{CheckTurn, NodeCheck};
 pub use health::probe_patience;
 use health::{Change, NodeHealth, NodeSigns};
 pub use learn::LearnedCosts;
@@ -47,6 +49,7 @@ use learn::SiteLearner;
 use learned::Expected;
 use members::{KnownSite, Leaver};
 use outliers::Outliers;
+use services::NodeServices;
 pub use slow_start::RAMP_SPEED_MAX;
 use slow_start::{RampTurn, SiteRamps};
 use soft_limits::NodeSoftLimits;
@@ -67,6 +70,10 @@ pub enum Event {
     CheckFailed(NodeId, CheckId, CheckFailure),
     /// It passes again.
     CheckPassed(NodeId, CheckId),
+    /// These service checks of a node's own agent fail, so it gets no requests until all pass.
+    ServicesFailed(NodeId, CheckSet),
+    /// All pass again, or nothing is said of them any more.
+    ServicesPassed(NodeId),
     /// A node is about to run out of a resource, and gets no requests until it has more of it.
     SoftLimitCrossed(NodeId, Crossing),
     /// The same, but it is used all the same: too many nodes are out.
@@ -108,6 +115,9 @@ pub struct Director {
     soft_limits: Vec<NodeSoftLimits>,
     /// When they were looked at last.
     soft_limits_seen: Timestamp,
+    services: Vec<NodeServices>,
+    /// The same of these.
+    services_seen: Timestamp,
     /// The last check's.
     check_number: u64,
     /// By [`SiteId`].
@@ -150,6 +160,7 @@ impl Director {
             health: Health::default(),
             ejection: None,
             failing_checks: CheckSet::default(),
+            failing_services: CheckSet::default(),
             soft_limit: None,
             ejections: 0,
         });
@@ -175,6 +186,8 @@ impl Director {
             checks: spec.nodes.iter().map(|node| checks(node.site)).collect(),
             soft_limits: (spec.nodes.iter().map(|_| NodeSoftLimits::default())).collect(),
             soft_limits_seen: Timestamp::ZERO,
+            services: (spec.nodes.iter().map(|_| NodeServices::default())).collect(),
+            services_seen: Timestamp::ZERO,
             check_number: 0,
             ramps: spec.sites.iter().map(|_| SiteRamps::default()).collect(),
             probing: 0,
@@ -313,6 +326,7 @@ impl Director {
                 self.probing += 1;
             }
         }
+        self.tick_services(table, now);
         self.tick_soft_limits(table, now);
         for (index, learner) in self.sites.iter_mut().enumerate() {
             let site = SiteId(index as u32);
@@ -432,7 +446,8 @@ impl Director {
         let failed_before = self.topology.node(id).fails_check();
         self.judge(id);
         // A second check that fails takes nothing out.
-        let is_second = matches!(event, Event::CheckFailed(..)) && failed_before;
+        let is_check = matches!(event, Event::CheckFailed(..) | Event::ServicesFailed(..));
+        let is_second = is_check && failed_before;
         let ejections = u64::from(event.takes_out() && !is_second);
         self.ejections += ejections;
         let node = self.node_mut(id);
@@ -452,17 +467,21 @@ impl Director {
         self.start_slowly(id);
     }
 
-    /// A node's health: neither requests and probes nor checks nor its agent nor its limits have it out.
+    /// A node's health: neither requests and probes nor checks of either kind nor its agent nor its limits have it out.
     fn judge(&mut self, id: NodeId) {
         let checks = &self.checks[id.index()];
         let (by_check, failing) = (checks.ejection(), checks.failing());
+        let services = &self.services[id.index()];
+        let (by_service, failing_services) = (services.ejection(), services.failing());
         let limits = &self.soft_limits[id.index()];
         let (by_limit, crossing) = (limits.ejection(), limits.crossing());
         let ejection = self.health[id.index()].ejection();
         let by_agent = self.topology.node(id).agent.ejection();
-        let ejection = ejection.or(by_check).or(by_agent).or(by_limit);
+        let ejection = ejection.or(by_check).or(by_service);
+        let ejection = ejection.or(by_agent).or(by_limit);
         let node = self.node_mut(id);
         node.failing_checks = failing;
+        node.failing_services = failing_services;
         node.soft_limit = crossing;
         node.health = ejection.map_or(Health::Up, |_| Health::Ejected);
         node.ejection = ejection;
@@ -603,6 +622,7 @@ impl Event {
             self,
             Self::Ejected(..)
                 | Self::CheckFailed(..)
+                | Self::ServicesFailed(..)
                 | Self::SoftLimitCrossed(..)
                 | Self::AgentDown(..)
         )

@@ -320,12 +320,15 @@ impl Director {
         self.topology.is_member(node) && self.topology.node(node).is_ready()
     }
 
-    /// Whether neither requests and probes nor checks nor its agent have it out.
+    /// Whether neither requests and probes nor checks of either kind nor its agent have it out.
     fn has_no_other_trouble(&self, node: NodeId) -> bool {
-        let health = self.health[node.index()].ejection();
-        let check = self.checks[node.index()].ejection();
-        let agent = self.topology.node(node).agent.ejection();
-        health.is_none() && check.is_none() && agent.is_none()
+        let others = [
+            self.health[node.index()].ejection(),
+            self.checks[node.index()].ejection(),
+            self.services[node.index()].ejection(),
+            self.topology.node(node).agent.ejection(),
+        ];
+        others.iter().all(Option::is_none)
     }
 
     /// Puts a node out or in by its limits, and into the topology what it is over.
@@ -351,11 +354,6 @@ impl Director {
             Some(crossing) => Event::SoftLimitIgnored(id, crossing),
         };
         self.set_health(id, event, now);
-    }
-
-    /// Another node, or another machine: nothing is known of what it has.
-    pub(super) fn forget_limits(&mut self, node: NodeId) {
-        self.soft_limits[node.index()] = NodeSoftLimits::default();
     }
 }
 

@@ -27,7 +27,7 @@ pub use counters::Counters;
 pub use group::Group;
 pub use history::{History, Progress, Reading};
 pub use limit_by::LimitBy;
-pub use node_load::{LoadBrief, NodeLoad, OwnTraffic};
+pub use node_load::{LoadBrief, NodeLoad, OwnTraffic, Services};
 pub use orca::{ORCA_BYTES_MAX, OrcaReport};
 pub use plausible::Implausible;
 pub use rates::{Point, Rates};

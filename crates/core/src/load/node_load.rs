@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::rates::capacity;
 use super::{Rates, Rung};
+use crate::ids::CheckSet;
 use crate::record::{LoadRecord, Sources};
 use crate::time::{Timestamp, nanos};
 
@@ -20,6 +21,16 @@ pub(super) const WINDOW_ULM: Duration = Duration::from_millis(50);
 /// switch is exact to 2 %, scheduler accounting to 6 %; the tick needs 100 ms).
 pub(super) const WINDOW_EXACT: Duration = Duration::from_millis(10);
 pub(super) const WINDOW_TICK: Duration = Duration::from_millis(100);
+
+/// What service checks on a node have shown, as its agent says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Services {
+    /// Those that there are.
+    pub checked: CheckSet,
+    /// Those of them that fail.
+    pub failing: CheckSet,
+}
+
 /// A node's load as its reader last saw it. A number that is not known is NaN, never zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NodeLoad {
@@ -53,6 +64,8 @@ pub struct NodeLoad {
     pub network: f32,
     /// CPUs with soft interrupts pending.
     pub softirqs: f32,
+    /// Service checks; none if the record says nothing of them.
+    pub services: Option<Services>,
     /// One-way delay between node and front-end, seconds.
     pub one_way: f32,
     /// How it was read.
@@ -81,6 +94,7 @@ impl NodeLoad {
         files: f32::NAN,
         network: f32::NAN,
         softirqs: f32::NAN,
+        services: None,
         one_way: 0.0,
         rung: Rung::None,
         interval: Duration::ZERO,
@@ -133,6 +147,7 @@ impl NodeLoad {
                 used_files(record),
             ),
             softirqs: known(has(Sources::SOFTIRQ), record.softirqs_pending as f32),
+            services: has(Sources::SERVICES).then(|| services(record)),
             rung: Rung::from_number(record.rung),
             interval: Duration::from_nanos(record.interval_ns),
             ..Self::UNKNOWN
@@ -238,6 +253,14 @@ impl OwnTraffic {
     }
 }
 
+fn services(record: &LoadRecord) -> Services {
+    let checked = CheckSet::from_bits(record.services_checked.into());
+    Services {
+        checked,
+        failing: checked.without(CheckSet::from_bits(record.services)),
+    }
+}
+
 fn used_memory(record: &LoadRecord) -> f32 {
     1.0 - share(record.memory_available, record.memory_total)
 }
@@ -265,6 +288,32 @@ fn share(part: u64, whole: u64) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_service_fails_that_is_checked_and_does_not_pass() {
+        let said = LoadRecord {
+            sources: Sources::SERVICES,
+            services: 0b1001,
+            services_checked: 0b11,
+            ..LoadRecord::default()
+        };
+        let services = |record: &LoadRecord| NodeLoad::of_record(record, |_| None).services;
+        let known = services(&said).unwrap();
+        let places = |set: CheckSet| set.iter().map(|it| it.0).collect::<Vec<_>>();
+        assert_eq!(places(known.checked), [0, 1]);
+        assert_eq!(places(known.failing), [1]);
+        // A writer from before the field says of none that there is one.
+        let old = LoadRecord {
+            services_checked: 0,
+            ..said
+        };
+        assert!(services(&old).unwrap().failing.is_empty());
+        let silent = LoadRecord {
+            sources: Sources::NONE,
+            ..said
+        };
+        assert_eq!(services(&silent), None);
+    }
 
     #[test]
     fn the_fuller_of_system_and_process_is_the_share_of_files() {

@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
 use super::table::{LoadReport, NodeTerms, RestKind, STREAK_MAX};
-use super::{LoadBrief, NodeLoad, OwnTraffic, Rung};
+use super::{LoadBrief, NodeLoad, OwnTraffic, Rung, Services};
+use crate::ids::CheckSet;
 use crate::request::Rank;
 use crate::time::{Timestamp, nanos};
 
@@ -59,6 +60,8 @@ struct Brief {
     in_flight: AtomicF32,
     /// Of no record: here is room, and they change seldom.
     rests: Rests,
+    /// Nothing `auto` compares, but the other line is full. See [`services_word`].
+    services: AtomicU32,
 }
 
 /// Own requests in flight that take none of the node's time.
@@ -162,13 +165,21 @@ impl Slot {
         sequence.store(writing, Ordering::Relaxed);
         fence(Ordering::Release);
         self.brief.store(&load.brief());
+        let services = services_word(load.services);
+        self.brief.services.store(services, Ordering::Relaxed);
         self.rest.store(load);
         sequence.store(writing.wrapping_add(1), Ordering::Release);
     }
 
     pub(super) fn load(&self) -> NodeLoad {
-        let mut tries =
-            (0..READ_TRIES).filter_map(|_| self.try_read(|| self.rest.load(&self.brief.load())));
+        let load = || {
+            let services = self.brief.services.load(Ordering::Relaxed);
+            NodeLoad {
+                services: services_of(services),
+                ..self.rest.load(&self.brief.load())
+            }
+        };
+        let mut tries = (0..READ_TRIES).filter_map(|_| self.try_read(load));
         tries.next().unwrap_or(NodeLoad::UNKNOWN)
     }
 
@@ -227,6 +238,24 @@ impl Slot {
         let whole = before.is_multiple_of(2) && sequence.load(Ordering::Relaxed) == before;
         whole.then_some(loaded)
     }
+}
+
+/// Whether anything is said of service checks.
+const SERVICES_KNOWN: u32 = 1 << 16;
+
+/// Service checks as a word: the sets a byte each.
+fn services_word(services: Option<Services>) -> u32 {
+    let word = |it: Services| {
+        SERVICES_KNOWN | u32::from(it.checked.bits()) << 8 | u32::from(it.failing.bits())
+    };
+    services.map_or(0, word)
+}
+
+fn services_of(word: u32) -> Option<Services> {
+    (word & SERVICES_KNOWN != 0).then(|| Services {
+        checked: CheckSet::from_bits((word >> 8).into()),
+        failing: CheckSet::from_bits(word.into()),
+    })
 }
 
 impl Brief {
@@ -293,6 +322,7 @@ impl Rest {
             memory: self.memory.load(),
             files: self.files.load(),
             softirqs: self.softirqs.load(),
+            services: None,
             one_way: self.one_way.load(),
             rung: Rung::from_number(self.rung.load(Ordering::Relaxed) as u8),
             interval: Duration::from_nanos(self.interval_ns.load(Ordering::Relaxed)),

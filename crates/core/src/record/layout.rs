@@ -161,6 +161,7 @@ layout! {
     288 completions: u64,         "requests completed";
     296 softirq_ns: u64,          "CPU time in soft interrupts, ns";
     304 context_switches: u64,    "switches from one task to another";
+    312 services_checked: u32,    "bit i: there is a service check i";
 }
 
 layout! {

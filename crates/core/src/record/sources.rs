@@ -37,7 +37,7 @@ sources! {
     18 QUOTA "quota_milli and throttled_ns";
     19 IN_FLIGHT "in_flight";
     20 COMPLETIONS "completions and in_flight_ns";
-    21 SERVICES "services";
+    21 SERVICES "services and services_checked";
     22 PER_CPU "the CPU lines";
     23 CONTEXT_SWITCHES "context_switches";
 }

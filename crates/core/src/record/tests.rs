@@ -85,6 +85,23 @@ fn a_newer_longer_record_is_read_as_far_as_we_know_it() {
 }
 
 #[test]
+fn readers_and_writers_from_before_service_checks_agree_with_later_ones() {
+    let (older, length) = encoded();
+    let record = LoadRecord::decode(&older[..length]).unwrap();
+    assert_eq!(record.services_checked, 0, "there is none");
+    let mut newer = [0; RECORD_BYTES_MAX];
+    let checked = LoadRecord {
+        services_checked: 0xff,
+        ..sample()
+    };
+    // An older reader finds all that it knows where it was: the field lies in what was free.
+    assert_eq!(checked.encode(&[cpu()], &mut newer), length);
+    let differ = (0..length).filter(|at| older[*at] != newer[*at]);
+    assert_eq!(differ.collect::<Vec<_>>(), [312]);
+    assert_eq!(LoadRecord::decode(&newer[..length]), Ok(checked));
+}
+
+#[test]
 fn every_torn_line_is_refused() {
     let (bytes, length) = encoded();
     for line in 0..AGGREGATE_LINES {

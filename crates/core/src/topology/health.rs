@@ -16,6 +16,8 @@ pub struct HealthConfig {
     /// How its nodes are asked whether they are well, [`CHECKS_MAX`](super::CHECKS_MAX) ways at most, by
     /// [`CheckId`](super::CheckId). Without any only requests and probes show it.
     pub checks: Vec<CheckConfig>,
+    /// Whether service checks that the nodes' own agents make take no node out.
+    pub ignores_services: bool,
     /// From which used shares on a node gets no requests.
     pub soft_limits: SoftLimits,
 }

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A balancer multiplies the server's weight by NN: this is SLBL's weight, at a balancer that knows nothing of it. Its
-//! `resourcechk` is [`AtLimit`]: what is said while a soft limit is crossed.
+//! `resourcechk` is [`AtLimit`]: what is said while a soft limit is crossed, or a service check fails.
 //!
 //! A question is a line (`agent-send`) of words in any order, each of which may be missing; words that are not known are
 //! left out of account, since balancers send names of their own:
@@ -26,7 +26,7 @@ use std::fmt::Write as _;
 /// Longest question that is looked at, bytes.
 pub const QUESTION_BYTES_MAX: usize = 512;
 
-/// What is said while a soft limit is crossed.
+/// What is said while a soft limit is crossed, or a service check fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AtLimit {
     /// `1%`: nearly no new requests. It cannot take a whole site down.
@@ -84,8 +84,8 @@ impl Question {
     }
 }
 
-/// A line, without its end: `load` is the used share, NaN if unknown; `crossed` says which soft limit is crossed, in a few
-/// words.
+/// A line, without its end: `load` is the used share, NaN if unknown; `crossed` says in a few words which soft limit is
+/// crossed, or which service fails.
 pub fn answer(load: f32, crossed: Option<&str>, at_limit: AtLimit, question: Question) -> String {
     let free = 1.0 - load.clamp(0.0, 1.0);
     let percent = match (crossed, question.at_limit.unwrap_or(at_limit)) {

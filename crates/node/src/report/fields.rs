@@ -114,6 +114,7 @@ reported! {
     completions Counter Number &[Sources::COMPLETIONS], "Requests completed";
     softirq_ns Counter Nanoseconds &[Sources::PER_CPU], "CPU time in soft interrupts";
     context_switches Counter Number &[Sources::CONTEXT_SWITCHES], "Switches from one task to another";
+    services_checked Gauge Number &[Sources::SERVICES], "Service checks that there are, one bit each";
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! v=1&ready=N&busy=M        N + M = 100 * CPUs
-//! N = 100 * CPUs * (1 - d), 1 at least; 1 at a soft limit;   d = max(used share, run queue / CPUs), 1 at most
+//! N = 100 * CPUs * (1 - d), 1 at least; 1 at a soft limit or while a service fails;   d = max(used share, run queue / CPUs), 1 at most
 //! ```
 //!
 //! In Apache's own words N are workers that are free and M those that are not. Its balancer draws a server with a chance in
@@ -17,7 +17,7 @@ const PLACES: f32 = 100.0;
 /// The most that is said: CPUs of any machine.
 const CPUS_MAX: f32 = 100_000.0;
 
-/// A datagram; nothing if the load is not known. `crossed`: a soft limit is.
+/// A datagram; nothing if the load is not known. `crossed`: a soft limit is, or a service fails.
 pub fn datagram(load: &NodeLoad, crossed: bool) -> Option<String> {
     // `max` of a number and NaN is the number.
     let demand = load.utilization.max(load.run_queue / load.capacity);

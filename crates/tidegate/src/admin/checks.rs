@@ -1,14 +1,16 @@
 //! What checks and the slow start make of a node: fields for programs, sentences for people, metrics.
 
-use tidegate_core::topology::{CheckConfig, CheckId, CheckResult, Node, NodeId, Topology};
+use tidegate_core::topology::{
+    Cause, CheckConfig, CheckId, CheckResult, CheckSet, Node, NodeId, Topology,
+};
 use tidegate_core::units::format_duration;
 
 use super::plane::{Look, Plane};
 use super::trouble::spell;
 use crate::check::CheckCounts;
-use crate::driver::{named_check, wrong};
+use crate::driver::{failing_services, named_check, wrong};
 use crate::exposition::{Kind, Text};
-use crate::models::CheckStatus;
+use crate::models::{CheckStatus, ServicesStatus};
 
 /// What a node may have of its fair share, if it starts slowly.
 pub(super) fn slow_start(plane: &Plane, topology: &Topology, id: NodeId) -> Option<f64> {
@@ -69,9 +71,24 @@ pub(super) fn status(
     each.map(status).collect()
 }
 
+/// What the service checks of a node's own agent say, by its last record.
+pub(super) fn services(plane: &Plane, topology: &Topology, id: NodeId) -> Option<ServicesStatus> {
+    let node = topology.node(id);
+    let services = plane.shared.table.last(id).services?;
+    let places = |set: CheckSet| set.iter().map(|it| it.0 + 1).collect();
+    Some(ServicesStatus {
+        checked: places(services.checked),
+        failing: places(services.failing),
+        out: !node.failing_services.is_empty(),
+    })
+}
+
 /// Which check has a node out: by its label, where there are several.
 pub(super) fn failing(topology: &Topology, id: NodeId) -> String {
     let node = topology.node(id);
+    if node.failing_checks.is_empty() && !node.failing_services.is_empty() {
+        return failing_services(node.failing_services);
+    }
     let configs = &topology.site(node.site).health.checks;
     let places = (0..).map(CheckId).zip(configs);
     let failing = places.filter(|(check, _)| node.failing_checks.has(*check));
@@ -123,7 +140,23 @@ fn results(plane: &Plane, look: &Look, topology: &Topology, id: NodeId) -> Vec<S
         }
     };
     let results = each.iter().filter_map(result);
-    first.into_iter().chain(results).collect()
+    let services = service_note(topology.node(id));
+    first.into_iter().chain(results).chain(services).collect()
+}
+
+/// Where to find which services fail. What has the node out says that they do, if they are it.
+fn service_note(node: &Node) -> Option<String> {
+    if node.failing_services.is_empty() {
+        return None;
+    }
+    let is_why = node.ejection.is_some_and(|it| it.cause == Cause::Check);
+    Some(match is_why && node.failing_checks.is_empty() {
+        true => "the agent's log and its metrics name what it checks".into(),
+        false => {
+            let text = failing_services(node.failing_services);
+            format!("{text}: the agent's log and its metrics name it")
+        }
+    })
 }
 
 /// What it may have while it starts slowly.
@@ -178,6 +211,25 @@ pub(super) fn metrics(plane: &Plane, topology: &Topology, text: &mut Text) {
     let mut family = text.family("tidegate_node_check_seconds", Kind::Counter, help);
     for (labels, check) in made() {
         family.sample(&labels, check.counts.seconds);
+    }
+}
+
+/// Of nodes whose agents make service checks.
+pub(super) fn services_metrics(plane: &Plane, topology: &Topology, text: &mut Text) {
+    let members = topology.members();
+    let known = members.filter_map(|(id, node)| {
+        let services = plane.shared.table.last(id).services?;
+        Some((Labelled::of(topology, id, node).labels, services))
+    });
+    let help = "Whether this service check of the node's own agent fails, by its last load record.";
+    let mut family = text.family("tidegate_node_service_failing", Kind::Gauge, help);
+    for ([site, node], services) in known {
+        for check in services.checked.iter() {
+            let place = (check.index() + 1).to_string();
+            let failing = services.failing.has(check);
+            let failing = if failing { 1.0 } else { 0.0 };
+            family.sample(&[site, node, ("check", &place)], failing);
+        }
     }
 }
 

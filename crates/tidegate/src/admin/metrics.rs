@@ -70,6 +70,7 @@ pub(crate) fn metrics(plane: &Plane, format: Format) -> String {
     scene.node_loads(&mut text);
     scene.reads(&mut text);
     checks::metrics(plane, &topology, &mut text);
+    checks::services_metrics(plane, &topology, &mut text);
     soft_limits::metrics(&topology, &mut text);
     agents::metrics(plane, &topology, &mut text);
     sources::metrics(plane, &mut text);

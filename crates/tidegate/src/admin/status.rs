@@ -311,6 +311,7 @@ pub(super) fn node_status(
         moves_to: moves.and_then(|it| it.moves_to(&node.name)),
         slow_start: checks::slow_start(plane, topology, id),
         checks: checks::status(plane, look, topology, id),
+        services: checks::services(plane, topology, id),
         soft_limit: soft_limits::status(topology, id),
         agent: agents::status(plane, look, topology, id),
         weight: node.weight,

@@ -2,7 +2,7 @@
 //! brings it back; as fields for programs and as sentences for people.
 
 use tidegate_core::time::Timestamp;
-use tidegate_core::topology::{Cause, Ejection, NodeId, Topology};
+use tidegate_core::topology::{Cause, Ejection, Node, NodeId, Topology};
 use tidegate_proxy::{NodeSnapshot, Reason};
 
 use super::checks;
@@ -32,7 +32,8 @@ pub(super) fn trouble(plane: &Plane, look: &Look, topology: &Topology, id: NodeI
         notes: Vec::new(),
     };
     let by_check = checks::failing(topology, id);
-    trouble.notes = notes(&trouble, ejected, &by_check, look.now);
+    let back = ejected.map(|it| back(it, node, look.now));
+    trouble.notes = notes(&trouble, ejected.zip(back), &by_check, look.now);
     trouble.notes.extend(why_agent_has_it_out(node));
     trouble.notes.extend(soft_limits::note(plane, topology, id));
     trouble
@@ -51,12 +52,12 @@ fn errors(node: &NodeSnapshot) -> std::collections::BTreeMap<String, u64> {
 
 fn notes(
     trouble: &Trouble,
-    ejected: Option<Ejection>,
+    ejected: Option<(Ejection, String)>,
     by_check: &str,
     now: Timestamp,
 ) -> Vec<String> {
     let mut notes = Vec::new();
-    if let Some(ejection) = ejected {
+    if let Some((ejection, back)) = ejected {
         let why = match ejection.cause {
             Cause::Failures => "requests to it failed and it answered nothing",
             Cause::Silence => "it answered neither requests nor a probe",
@@ -67,7 +68,7 @@ fn notes(
         };
         let ago = spell(now.since(ejection.since).as_secs_f64());
         notes.push(format!("ejected {ago} ago because {why}"));
-        notes.push(back(ejection, now));
+        notes.push(back);
     } else if trouble.in_a_row > 0 {
         notes.push(match trouble.in_a_row {
             1 => "its last request failed".into(),
@@ -92,7 +93,7 @@ fn notes(
 }
 
 /// What brings it back.
-fn back(ejection: Ejection, now: Timestamp) -> String {
+fn back(ejection: Ejection, node: &Node, now: Timestamp) -> String {
     let left = ejection.until.since(now).as_secs_f64();
     match ejection.cause {
         Cause::Errors if left > 0.0 => {
@@ -100,6 +101,9 @@ fn back(ejection: Ejection, now: Timestamp) -> String {
         }
         Cause::Failures | Cause::Silence | Cause::Errors => {
             "it returns when it answers a probe; one is sent each two seconds or more often".into()
+        }
+        Cause::Check if node.failing_checks.is_empty() => {
+            "it returns when its load record says that all pass".into()
         }
         Cause::Check => "it returns when it passes its check".into(),
         Cause::SoftLimit => {

@@ -1,6 +1,7 @@
 //! `tidegate agent`: stands beside a server, samples its kernel and publishes its load.
 
 mod args;
+mod checks;
 mod reports;
 
 use std::collections::BTreeSet;
@@ -25,7 +26,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::config::own_files::is_one;
 use crate::config::problem::did_you_mean;
-use crate::config::{AgentCheckReport, Config, OrcaReport, Problem, Reports};
+use crate::config::{AgentCheckReport, Config, OrcaReport, Problem, Reports, ServiceCheck};
 use crate::failure::Failure;
 use crate::key_file;
 use crate::output::{self, Output};
@@ -119,7 +120,15 @@ fn failed(error: impl ToString) -> Failure {
 
 /// Leaves programs in the kernel and ends.
 fn install(args: AgentArgs, output: Output) -> Result<(), Failure> {
-    let config = config(args)?.agent;
+    let Settings {
+        agent: config,
+        services,
+        ..
+    } = config(args)?;
+    if !services.is_empty() {
+        let text = "the service checks of the file are not made: that needs an agent that runs";
+        output.event("check", text);
+    }
     let options = tidegate_node::kernel_options(&config, config.listen).map_err(failed)?;
     let responder = KernelResponder::attach(&options).map_err(failed)?;
     let refusals = responder.refusals().to_vec();
@@ -197,6 +206,7 @@ fn run(args: AgentArgs, output: Output) -> Result<(), Failure> {
     let Settings {
         agent: config,
         reports,
+        services,
         user,
     } = config(args)?;
     privilege::settle(user.as_deref(), STARTING_CAPABILITIES, output)?;
@@ -216,6 +226,7 @@ fn run(args: AgentArgs, output: Output) -> Result<(), Failure> {
     let reported = {
         let _guard = runtime.enter();
         let node = names.first().copied().unwrap_or_default();
+        load.set_services(checks::start(&services, node, &agent.services(), output));
         reports::start(&reports, &config.allow, node, &load, output)?
     };
     tell("started", &agent, &names, output);
@@ -223,7 +234,7 @@ fn run(args: AgentArgs, output: Output) -> Result<(), Failure> {
     for text in reported {
         output.event("report", &text);
     }
-    let (mut strangers, mut flood) = (Alert::default(), Alert::default());
+    let mut alerts = Alerts::default();
     for text in not_found(&config.watch, &process_names(&config.root)) {
         output.event("watch", &text);
     }
@@ -250,13 +261,7 @@ fn run(args: AgentArgs, output: Output) -> Result<(), Failure> {
                 output.event("rung", &lost);
             }
             let status = agent.status();
-            if strangers.look(with_unknown_keys(&status.responder)) {
-                output.event("wrong_key", &wrong_key(&names));
-            }
-            let met = FloodReport::new(&status);
-            if flood.look(met.unexamined + met.limited) {
-                output.event("flood", &format!("this agent is flooded: {met}"));
-            }
+            alerts.look(&status, &names, output);
             if !status.running {
                 return Err(Failure::Failed("a thread of the agent has ended".into()));
             }
@@ -331,13 +336,14 @@ fn not_found(watch: &[String], running: &BTreeSet<String>) -> Vec<String> {
 struct Settings {
     agent: AgentConfig,
     reports: Reports,
+    services: Vec<ServiceCheck>,
     /// The user to become.
     user: Option<String>,
 }
 
 /// The file's settings, and what the command line says otherwise.
 fn config(args: AgentArgs) -> Result<Settings, Failure> {
-    let (mut config, mut reports, of_file) = match args.settings() {
+    let (mut config, mut reports, services, of_file) = match args.settings() {
         Some(file) => {
             let whole = Config::load(file)?;
             let none = || Failure::Usage(format!("{} has no [agent]", file.display()));
@@ -349,12 +355,14 @@ fn config(args: AgentArgs) -> Result<Settings, Failure> {
             (
                 whole.agent.ok_or_else(none)?,
                 whole.reports,
+                whole.service_checks,
                 whole.file.process.user.value.clone(),
             )
         }
         None => (
             AgentConfig::new(keys(args.key_file.as_deref())?),
             Reports::default(),
+            Vec::new(),
             None,
         ),
     };
@@ -402,6 +410,7 @@ fn config(args: AgentArgs) -> Result<Settings, Failure> {
     Ok(Settings {
         agent: config,
         reports,
+        services,
         user: user.or(of_file),
     })
 }
@@ -506,6 +515,25 @@ impl Alert {
             self.told = false;
         }
         more && !std::mem::replace(&mut self.told, true)
+    }
+}
+
+/// What is worth a line while the agent runs.
+#[derive(Debug, Default)]
+struct Alerts {
+    strangers: Alert,
+    flood: Alert,
+}
+
+impl Alerts {
+    fn look(&mut self, status: &AgentStatus, names: &[&str], output: Output) {
+        if self.strangers.look(with_unknown_keys(&status.responder)) {
+            output.event("wrong_key", &wrong_key(names));
+        }
+        let met = FloodReport::new(status);
+        if self.flood.look(met.unexamined + met.limited) {
+            output.event("flood", &format!("this agent is flooded: {met}"));
+        }
     }
 }
 

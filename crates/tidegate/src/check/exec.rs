@@ -1,7 +1,7 @@
-//! `exec`: a program of this machine, run without a shell by the front-end's user; exit code 0 says that the node is well.
+//! `exec`: a program of this machine, run without a shell by the user of the front-end or the agent; exit code 0 says that the node is well.
 //!
 //! The program gets `PATH` and what it is asked of in `TIDEGATE_SITE`, `TIDEGATE_NODE`, `TIDEGATE_ADDRESS` and `TIDEGATE_PORT`,
-//! and no more; what it writes is thrown away. At the time-out it is killed with all processes of its group.
+//! as far as they are known, and no more; what it writes is thrown away. At the time-out it is killed with all processes of its group.
 //!
 //! Failure case: a program that was taken away fails the check; that this machine has no process or memory left for it says
 //! nothing of the node.
@@ -45,12 +45,17 @@ pub(super) async fn ask(
 }
 
 fn environment(target: &Target<'_>) -> Vec<(&'static str, String)> {
-    vec![
-        ("TIDEGATE_SITE", target.site.to_owned()),
-        ("TIDEGATE_NODE", target.node.to_owned()),
-        ("TIDEGATE_ADDRESS", target.address.ip().to_string()),
-        ("TIDEGATE_PORT", target.address.port().to_string()),
-    ]
+    let port = Some(target.address.port()).filter(|it| *it != 0);
+    let all = [
+        ("TIDEGATE_SITE", target.site.map(str::to_owned)),
+        ("TIDEGATE_NODE", Some(target.node.to_owned())),
+        ("TIDEGATE_ADDRESS", Some(target.address.ip().to_string())),
+        ("TIDEGATE_PORT", port.map(|it| it.to_string())),
+    ];
+    let known = all
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)));
+    known.collect()
 }
 
 /// Whether it is the program that is to blame, or the machine.
@@ -79,7 +84,7 @@ mod tests {
         let target = Target {
             address: ([10, 0, 0, 11], 8080).into(),
             node: "n1",
-            site: "shop",
+            site: Some("shop"),
         };
         let command: Vec<_> = command.iter().map(ToString::to_string).collect();
         testing::runtime().block_on(ask(&target, &command, within))
@@ -134,7 +139,7 @@ mod tests {
         let target = Target {
             address: ([10, 0, 0, 11], 8080).into(),
             node: "n1",
-            site: "shop",
+            site: Some("shop"),
         };
         testing::runtime().block_on(async {
             let begun = async {

@@ -26,7 +26,7 @@ table! {
         listen: SocketAddr;
         /// What CPU, memory and file descriptors weigh; they add up to 1. Not set: a third each.
         weights: Option<WeightsFile> = None;
-        /// What is said while one of `[agent.soft_limits]` is crossed.
+        /// What is said while one of `[agent.soft_limits]` is crossed, or one of `[[agent.check]]` fails.
         at_limit: AtLimitName = AtLimitName::Least;
     }
 }

@@ -1,5 +1,6 @@
 //! How a site looks after its nodes: the table of its checks, the slow start, and what is wrong with either.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use tidegate_core::topology::{
 use tidegate_node::check_program;
 use toml::de::DeValue;
 
-use super::file::{SiteFile, defaults};
+use super::file::{AgentFile, SiteFile, defaults};
 use super::payload::Payload;
 use super::problem::{Problem, Problems};
 use super::setting::{At, Encoded, Raw, Setting, names, quoted, table, wrong_type};
@@ -42,7 +43,8 @@ const ANONYMOUS_PASSWORD: &str = "tidegate-check";
 table! {
     /// Asks each node whether it is well, beside what its requests show ([health.md](health.md)). A node that fails gets no
     /// requests until it passes; if all fail, they are used all the same. A site has one check, `[site.check]`, or up to
-    /// eight, `[[site.check]]` each: a node is out while any of them fails.
+    /// eight, `[[site.check]]` each: a node is out while any of them fails. Those of `[[agent.check]]` are made by the agent, on
+    /// its own host, and their results are in the load record.
     pub(crate) struct CheckFile {
         /// What is asked.
         kind: CheckKindName = CheckKindName::Http;
@@ -51,7 +53,7 @@ table! {
         label: Option<String> = None;
         /// http: path and query.
         path: String = "/".into();
-        /// http: the host that is asked for. Not set: the site's first whole host, or the node's address.
+        /// http: the host that is asked for. Not set: the site's first whole host, or the address that is asked.
         host: Option<String> = None;
         /// http: how it is asked.
         method: MethodName = MethodName::Get;
@@ -78,11 +80,14 @@ table! {
         /// nfs: the version that must be there, 3 or 4.
         version: u32 = 4, in 3..=4;
         /// exec: the program and its arguments, which are given to it as they are, without a shell. Only root and the
-        /// front-end's user may be able to change it.
+        /// user that runs it may be able to change it.
         command: Vec<At<String>> = Vec::new();
+        /// `[[agent.check]]`: the service's address, if it is not this host's loopback.
+        address: Option<String> = None;
         /// Another port than that of requests. Not set: 53 for `dns`, 21 for `ftp`, 2049 for `nfs`, 445 for `smb`.
+        /// `[[agent.check]]` needs it for `http`, `tcp` and `udp`.
         port: Option<u32> = None, in Some(1)..=Some(65_535);
-        /// Time between two checks of a node, from each front-end.
+        /// Time between two checks of a node, from each front-end; or of a service, from its agent.
         interval: Duration = Duration::from_secs(2), in INTERVAL_MIN..=INTERVAL_MAX;
         /// How long connection and answer may take.
         timeout: Duration = Duration::from_secs(1), in TIMEOUT_MIN..=TIMEOUT_MAX;
@@ -233,17 +238,70 @@ pub(super) fn health(
     HealthConfig {
         slow_start: site.slow_start.value,
         warm_up,
-        checks: checks(site, folder, problems),
+        checks: checks(&site.check.value, &Asks::EachNode(site), folder, problems),
+        ignores_services: !site.service_checks.value,
         soft_limits: soft_limits(&site.soft_limits),
     }
 }
 
-/// All of a site's checks. Each has a label of its own.
-fn checks(site: &SiteFile, folder: &Path, problems: &mut Problems) -> Vec<CheckConfig> {
-    let files = &site.check.value.0;
-    let labels = labels(files, problems);
-    let each = files.iter().zip(labels);
-    let each = each.map(|(file, label)| check(file, label, site, folder, problems));
+/// What is asked by checks.
+enum Asks<'a> {
+    /// Each node of a site.
+    EachNode(&'a SiteFile),
+    /// A service of the agent's own host.
+    OwnHost,
+}
+
+/// A check that an agent makes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ServiceCheck {
+    /// Where it asks; a program is given no port if it is 0.
+    pub(crate) address: SocketAddr,
+    /// What, and how often.
+    pub(crate) config: CheckConfig,
+}
+
+/// The checks of an agent.
+pub(super) fn service_checks(
+    agent: &AgentFile,
+    folder: &Path,
+    problems: &mut Problems,
+) -> Vec<ServiceCheck> {
+    let configs = checks(&agent.check.value, &Asks::OwnHost, folder, problems);
+    let each = agent.check.0.iter().zip(configs).map(|(file, config)| {
+        let ip = own_address(file, problems);
+        ServiceCheck {
+            address: (ip, config.port.unwrap_or(0)).into(),
+            config,
+        }
+    });
+    each.collect()
+}
+
+/// Where an agent's check asks.
+fn own_address(file: &CheckFile, problems: &mut Problems) -> IpAddr {
+    let loopback = Ipv4Addr::LOCALHOST.into();
+    let Some(address) = &file.address.value else {
+        return loopback;
+    };
+    address.parse().unwrap_or_else(|_| {
+        let message = format!("bad address `{address}`");
+        let label = "an IP address; `port` says which port";
+        problems.push(Problem::new(file.address.place(), message, label));
+        loopback
+    })
+}
+
+/// All checks of a site or an agent. Each has a label of its own.
+fn checks(
+    files: &CheckFiles,
+    asks: &Asks<'_>,
+    folder: &Path,
+    problems: &mut Problems,
+) -> Vec<CheckConfig> {
+    let labels = labels(&files.0, problems);
+    let each = files.0.iter().zip(labels);
+    let each = each.map(|(file, label)| check(file, label, asks, folder, problems));
     each.collect()
 }
 
@@ -284,13 +342,14 @@ fn is_label(label: &str) -> bool {
 }
 
 fn check(
-    file: &CheckFile,
+    file: &At<CheckFile>,
     label: String,
-    site: &SiteFile,
+    asks: &Asks<'_>,
     folder: &Path,
     problems: &mut Problems,
 ) -> CheckConfig {
     keys_of_other_kinds(file, problems);
+    wrong_target(file, asks, problems);
     let kind = file.kind.value;
     let request = match kind {
         CheckKindName::Tcp => CheckRequest::Tcp(bytes_check(file, problems)),
@@ -307,10 +366,10 @@ fn check(
             _ => NfsVersion::Four,
         }),
         CheckKindName::Smb => CheckRequest::Smb,
-        CheckKindName::Exec => CheckRequest::Exec(command(file, problems)),
+        CheckKindName::Exec => CheckRequest::Exec(command(file, asks, problems)),
         CheckKindName::Http => {
             wrong_request(file, problems);
-            CheckRequest::Http(http_check(file, site))
+            CheckRequest::Http(http_check(file, asks))
         }
     };
     let port = file.port.value.and_then(|port| u16::try_from(port).ok());
@@ -322,6 +381,32 @@ fn check(
         timeout: file.timeout.value,
         rise: file.rise.value,
         fall: file.fall.value,
+    }
+}
+
+/// Notes where a check's address or port is not as it can be.
+fn wrong_target(file: &At<CheckFile>, asks: &Asks<'_>, problems: &mut Problems) {
+    use CheckKindName::{Http, Tcp, Udp};
+    match asks {
+        Asks::EachNode(_) if file.address.is_some() => {
+            let message = "a site's check has no `address`";
+            let label = "each node is asked at its own";
+            let problem = Problem::new(file.address.place(), message, label);
+            problems.push(problem.help("leave it out; `[[agent.check]]` has one"));
+        }
+        Asks::OwnHost if [Http, Tcp, Udp].contains(&file.kind.value) && file.port.is_none() => {
+            let message = format!(
+                "a service check of kind `{}` needs `port`",
+                file.kind.label()
+            );
+            let place = file.kind.at.clone().unwrap_or(file.place());
+            problems.push(Problem::new(
+                place,
+                message,
+                "where does the service listen?",
+            ));
+        }
+        Asks::EachNode(_) | Asks::OwnHost => {}
     }
 }
 
@@ -415,9 +500,14 @@ fn is_number(text: &str) -> bool {
     text.bytes().all(|it| it.is_ascii_digit())
 }
 
-fn http_check(file: &CheckFile, site: &SiteFile) -> HttpCheck {
-    let mut hosts = site.hosts.iter().map(|host| &host.value);
-    let whole = hosts.find(|host| !host.contains('*'));
+fn http_check(file: &CheckFile, asks: &Asks<'_>) -> HttpCheck {
+    let whole = match asks {
+        Asks::EachNode(site) => {
+            let mut hosts = site.hosts.iter().map(|host| &host.value);
+            hosts.find(|host| !host.contains('*'))
+        }
+        Asks::OwnHost => None,
+    };
     HttpCheck {
         method: match file.method.value {
             MethodName::Get => CheckMethod::Get,
@@ -478,7 +568,7 @@ fn is_ftp_text(text: &str) -> bool {
     (1..=LOGIN_BYTES_MAX).contains(&text.len()) && !text.contains(char::is_control)
 }
 
-fn command(file: &CheckFile, problems: &mut Problems) -> Vec<String> {
+fn command(file: &CheckFile, asks: &Asks<'_>, problems: &mut Problems) -> Vec<String> {
     let mut problem = |at: Range<usize>, message: String, label: &str| {
         problems.push(Problem::new(at, message, label));
     };
@@ -492,11 +582,11 @@ fn command(file: &CheckFile, problems: &mut Problems) -> Vec<String> {
         None => missing(file, "command", "which program is run?", problems),
         Some(program) => {
             if let Err(why) = check_program(Path::new(&program.value)) {
-                problem(
-                    program.place(),
-                    "a front-end must not run this".into(),
-                    &why,
-                );
+                let message = match asks {
+                    Asks::EachNode(_) => "a front-end must not run this",
+                    Asks::OwnHost => "an agent must not run this",
+                };
+                problem(program.place(), message.into(), &why);
             }
         }
     }

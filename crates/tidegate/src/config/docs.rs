@@ -61,7 +61,7 @@ pub(crate) fn page() -> String {
             SessionFile::docs(),
         ),
         ("[[site]] retry_budget = { … }", RetryBudgetFile::docs()),
-        ("[site.check]` or `[[site.check]]", CheckFile::docs()),
+        ("[[site.check]]` and `[[agent.check]]", CheckFile::docs()),
         ("[site.soft_limits]", SoftLimitsFile::docs()),
         ("[[site]] nodes = { … }", SiteNodesFile::docs()),
         ("[[node]]", NodeFile::docs()),

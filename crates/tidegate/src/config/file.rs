@@ -154,6 +154,9 @@ table! {
         slow_start: Duration = seconds(0), in seconds(0)..=SLOW_START_MAX;
         /// How nodes are asked whether they are well, one way or several; not set: not at all, and requests alone show it.
         check: CheckFiles = CheckFiles::default();
+        /// Whether a node gets no requests while a service check of its own agent fails (`[[agent.check]]`), as its load
+        /// record says.
+        service_checks: bool = true;
         /// From which used share of a resource on a node gets no requests.
         soft_limits: SoftLimitsFile = defaults();
         /// Its nodes report their load in the response header `endpoint-load-metrics`: read it
@@ -398,6 +401,9 @@ table! {
         allow: Vec<At<String>> = Vec::new();
         /// What is done when the node moves to another site.
         moves: Option<AgentMovesFile> = None;
+        /// How the agent asks services of its own host whether they are well, one way or several; front-ends send the node no
+        /// requests while one of them fails. Not set: none is asked.
+        check: CheckFiles = CheckFiles::default();
         /// From when on the node is said to have too little of something.
         soft_limits: AgentSoftLimitsFile = defaults();
         /// HAProxy's agent check, answered; not set: it is not.

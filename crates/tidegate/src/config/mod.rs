@@ -69,6 +69,7 @@ use crate::token::Token;
 pub(crate) use agent_reports::{
     AgentCheckReport, AgentxMaster, HeartbeatReport, OrcaReport, Reports,
 };
+pub(crate) use check::ServiceCheck;
 pub(crate) use problem::{ConfigError, Problem};
 
 pub(crate) use culprits::Culprits;
@@ -95,6 +96,8 @@ pub(crate) struct Config {
     pub(crate) agent: Option<AgentConfig>,
     /// What that agent tells programs other than front-ends.
     pub(crate) reports: Reports,
+    /// The services of its own host that it checks.
+    pub(crate) service_checks: Vec<ServiceCheck>,
     /// What is sound and perhaps not meant, in sentences.
     pub(crate) notes: Vec<String>,
     /// What was read of files for their owner alone.

@@ -239,6 +239,11 @@ impl Names<'_> {
             self.always(&it.key_file, "the key file of [agent]"),
             self.if_set(&it.shm, "the shared memory of [agent]"),
         ];
+        let passwords = it.check.0.iter();
+        all.extend(
+            passwords
+                .map(|check| self.if_set(&check.password_file, "the password file of a check")),
+        );
         for hook in hooks(it) {
             all.push(self.if_set(&hook.template, "a hook's template"));
             all.extend(hook.commands.iter().map(|command| {

@@ -82,6 +82,8 @@ pub(super) fn validate(
     let admin = checker.admin(&file);
     let agent = file.agent.value.as_ref();
     let reports = agent.map(|agent| reports(agent, checker.problems));
+    let services =
+        agent.map(|agent| check::service_checks(agent, &checker.folder, checker.problems));
     let agent = agent.map(|agent| checker.agent(agent));
     let serves = !file.listener.is_empty()
         || !file.site.is_empty()
@@ -118,6 +120,7 @@ pub(super) fn validate(
         notes: notes.unwrap_or_default(),
         agent: agent.map_or(Some(None), |agent| agent.map(Some))?,
         reports: reports.unwrap_or_default(),
+        service_checks: services.unwrap_or_default(),
         file,
         source: Source::default(),
     })

@@ -1,12 +1,14 @@
-//! Service checks: each node is asked once as its site's checks ask it, by the same code as in a front-end.
+//! Checks: each node is asked once as its site's checks ask it, and each service of this host once as its agent's checks do, by
+//! the same code as in a front-end or an agent.
 //!
 //! Failure case: a firewall that lets this host's front-end through may stop another user's process, and the other way round. A program of
-//! `exec` is not run for a front-end that runs as another user.
+//! `exec` is not run for a front-end or an agent that runs as another user.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use tidegate_core::topology::{CheckConfig, CheckRequest, CheckResult};
+use tidegate_node::AgentConfig;
 use tidegate_remote::clock;
 
 use super::{Diagnosis, at_once, runtime};
@@ -15,13 +17,15 @@ use crate::config::{Config, FrontEnd};
 use crate::driver::wrong;
 use crate::privilege::user_number;
 
-const CHECK: &str = "service check";
+const CHECK: &str = "check";
+const SERVICE_CHECK: &str = "service check";
 
-/// A node, and how it is checked.
+/// What is asked, and how.
 #[derive(Clone, Copy, Debug)]
 struct Asked<'a> {
+    /// Of the agent's own host, if it is not asked for a site.
     node: &'a str,
-    site: &'a str,
+    site: Option<&'a str>,
     address: SocketAddr,
     check: &'a CheckConfig,
 }
@@ -29,8 +33,8 @@ struct Asked<'a> {
 /// How a check went; none of it if this machine could not ask.
 type Answer = (Option<CheckResult>, Duration);
 
-/// Asks all; nothing where no site has a check.
-pub(super) fn examine(config: &Config, front_end: &FrontEnd) -> Vec<Diagnosis> {
+/// Asks all nodes; nothing where no site has a check.
+pub(super) fn of_sites(config: &Config, front_end: &FrontEnd) -> Vec<Diagnosis> {
     let cluster = &front_end.cluster;
     let all = cluster.nodes.iter().flat_map(|node| {
         let site = cluster.sites.get(node.site.index());
@@ -40,54 +44,94 @@ pub(super) fn examine(config: &Config, front_end: &FrontEnd) -> Vec<Diagnosis> {
                 address.set_port(check.port.unwrap_or(address.port()));
                 Asked {
                     node: &node.name,
-                    site: &site.name,
+                    site: Some(&site.name),
                     address,
                     check,
                 }
             })
         })
     });
+    ask_all(config, &all.collect::<Vec<_>>())
+}
+
+/// Asks all services of this host; nothing where its agent has no checks.
+pub(super) fn of_agent(config: &Config, agent: &AgentConfig) -> Vec<Diagnosis> {
+    let node = agent.keys.first().map_or("", |key| &key.node);
+    let all = config.service_checks.iter().map(|check| Asked {
+        node,
+        site: None,
+        address: check.address,
+        check: &check.config,
+    });
+    ask_all(config, &all.collect::<Vec<_>>())
+}
+
+fn ask_all(config: &Config, all: &[Asked<'_>]) -> Vec<Diagnosis> {
     let user = config.file.process.user.value.as_deref();
     // Where that user is not known another line says so.
     let is_own_user = user_number(user).is_ok_and(|it| it == rustix::process::geteuid().as_raw());
-    let all: Vec<_> = all.collect();
-    at_once(&all, |asked| vec![ask(asked, is_own_user)])
+    at_once(all, |asked| vec![ask(asked, is_own_user)])
 }
 
 fn ask(asked: &Asked<'_>, is_own_user: bool) -> Diagnosis {
     let runs_program = matches!(asked.check.request, CheckRequest::Exec(_));
     if runs_program && !is_own_user {
+        let runs = match asked.site {
+            Some(_) => "the front-end runs",
+            None => "the agent runs",
+        };
         return Diagnosis::warn(
-            CHECK,
+            asked.title(),
             format!(
-                "{}: its program was not run, since the front-end runs as another user",
-                said(asked)
+                "{}: its program was not run, since {runs} as another user",
+                asked.said()
             ),
             "run `tidegate doctor` as `user` of [process]",
         );
     }
     let begun = clock::now();
-    let Asked { node, site, .. } = *asked;
-    let answer = check::once(asked.address, (node, site), asked.check);
+    let answer = check::once(asked.address, (asked.node, asked.site), asked.check);
     let answer = runtime().map(|runtime| runtime.block_on(answer));
     of_answer(asked, (answer.unwrap_or(None), clock::now().since(begun)))
 }
 
-/// The node, and how it is asked.
-fn said(asked: &Asked<'_>) -> String {
-    let kind = kind(&asked.check.request);
-    match asked.check.request {
-        CheckRequest::Exec(_) => format!("{} of site {} ({kind})", asked.node, asked.site),
-        CheckRequest::Tcp(_)
-        | CheckRequest::Udp(_)
-        | CheckRequest::Dns(_)
-        | CheckRequest::Ftp(_)
-        | CheckRequest::Nfs(_)
-        | CheckRequest::Smb
-        | CheckRequest::Http(_) => format!(
-            "{} of site {} ({kind} at {})",
-            asked.node, asked.site, asked.address
-        ),
+impl Asked<'_> {
+    fn title(&self) -> &'static str {
+        match self.site {
+            Some(_) => CHECK,
+            None => SERVICE_CHECK,
+        }
+    }
+
+    /// The node or the service, and how it is asked.
+    fn said(&self) -> String {
+        let what = match self.site {
+            Some(site) => format!("{} of site {site}", self.node),
+            None => format!("`{}`", self.check.label),
+        };
+        let kind = kind(&self.check.request);
+        match self.check.request {
+            CheckRequest::Exec(_) => format!("{what} ({kind})"),
+            CheckRequest::Tcp(_)
+            | CheckRequest::Udp(_)
+            | CheckRequest::Dns(_)
+            | CheckRequest::Ftp(_)
+            | CheckRequest::Nfs(_)
+            | CheckRequest::Smb
+            | CheckRequest::Http(_) => format!("{what} ({kind} at {})", self.address),
+        }
+    }
+
+    /// What helps where it fails.
+    fn remedy(&self) -> &'static str {
+        match self.site {
+            Some(_) => {
+                "mend the service there, open its port to this host, or correct [site.check]: a front-end gives such a node no requests"
+            }
+            None => {
+                "mend the service, or correct [[agent.check]]: front-ends give this node no requests"
+            }
+        }
     }
 }
 
@@ -106,19 +150,19 @@ fn kind(request: &CheckRequest) -> &'static str {
 }
 
 fn of_answer(asked: &Asked<'_>, (result, took): Answer) -> Diagnosis {
-    let what = said(asked);
+    let (title, what) = (asked.title(), asked.said());
     match result {
         Some(CheckResult::Passed) => {
             let ms = took.as_secs_f64() * 1000.0;
-            Diagnosis::ok(CHECK, format!("{what} passes within {ms:.1} ms"))
+            Diagnosis::ok(title, format!("{what} passes within {ms:.1} ms"))
         }
         Some(CheckResult::Failed(failure)) => Diagnosis::warn(
-            CHECK,
+            title,
             format!("{what} fails: {}", wrong(failure)),
-            "mend the service there, open its port to this host, or correct [site.check]: a front-end gives such a node no requests",
+            asked.remedy(),
         ),
         None => Diagnosis::warn(
-            CHECK,
+            title,
             format!("{what} could not be asked by this machine"),
             "let this user have more open files and processes",
         ),
@@ -147,7 +191,7 @@ mod tests {
     fn asked(check: &CheckConfig) -> Asked<'_> {
         Asked {
             node: "n1",
-            site: "shop",
+            site: Some("shop"),
             address: ([10, 0, 0, 1], 6379).into(),
             check,
         }
@@ -173,6 +217,21 @@ mod tests {
             fails.text
         );
         assert_eq!(of(None).level, Level::Warn);
+        let service = Asked {
+            site: None,
+            ..asked(&check)
+        };
+        let fails = (
+            Some(CheckResult::Failed(CheckFailure::Answer)),
+            Duration::ZERO,
+        );
+        let fails = of_answer(&service, fails);
+        assert_eq!(fails.check, "service check");
+        assert_eq!(
+            fails.text,
+            "`tcp` (tcp at 10.0.0.1:6379) fails: the answer had not what is wanted"
+        );
+        assert!(fails.remedy.unwrap().contains("[[agent.check]]"));
     }
 
     #[test]

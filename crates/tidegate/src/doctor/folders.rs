@@ -39,6 +39,7 @@ fn secrets(config: &Config) -> Vec<PathBuf> {
     let of_nodes = file.node.value.iter();
     let of_nodes = of_nodes.filter_map(|node| node.load.value.key_file.value.clone());
     let checks = file.site.value.iter().flat_map(|site| &site.check.0);
+    let checks = checks.chain(file.agent.value.iter().flat_map(|it| &it.check.0));
     let of_checks = checks.filter_map(|check| check.password_file.value.clone());
     let mut all: Vec<_> = [
         file.load.value.key_file.value.clone(),

@@ -15,7 +15,7 @@
 //! | `folders` | keys, state, access log |
 //! | `reports` | what an agent needs for its reports: watched processes, the host's `snmpd` |
 //! | `nodes` | which nodes and agents answer |
-//! | `checks` | what each node answers to its site's service check |
+//! | `checks` | what each node answers to its site's checks, and services of this host to the agent's |
 //! | `reported` | what is read of nodes whose load other programs report |
 //!
 //! Failure case: a limit or a privilege of the shell is not that of a service. Each line says what it looked at.
@@ -174,6 +174,7 @@ fn examine(file: Option<&Path>) -> Vec<Diagnosis> {
         all.extend(kernel::of_agent(&machine, agent));
         all.extend(ports::of_agent(agent, &config.reports, file));
         all.extend(reports::examine(agent, &config.reports));
+        all.extend(checks::of_agent(&config, agent));
     }
     if let Some(front_end) = &config.front_end {
         all.extend(front_end::examine(&machine, &config, front_end));
@@ -182,7 +183,7 @@ fn examine(file: Option<&Path>) -> Vec<Diagnosis> {
         let running = ports::Running::ask(&taken, &config, file);
         all.extend(ports::examine(&taken, &wanted, running.as_ref()));
         all.extend(nodes::examine(front_end));
-        all.extend(checks::examine(&config, front_end));
+        all.extend(checks::of_sites(&config, front_end));
         all.extend(home::examine(front_end));
         let sources = discovery::notes(front_end).into_iter();
         all.extend(sources.map(|note| Diagnosis::warn("source", note, SOURCE_REMEDY)));

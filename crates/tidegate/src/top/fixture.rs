@@ -56,6 +56,7 @@ fn node(name: &str, load: Option<LoadStatus>) -> NodeStatus {
         slow_start: None,
         soft_limit: None,
         checks: Vec::new(),
+        services: None,
         agent: None,
         weight: 1.0,
         rung: if is_known { "xdp_native" } else { "none" }.into(),

@@ -1,7 +1,8 @@
 //! What is stored is read, and what is counted is counted once.
 
 use super::*;
-use crate::load::Rung;
+use crate::ids::CheckSet;
+use crate::load::{Rung, Services};
 
 const NODE: NodeId = NodeId(0);
 
@@ -22,6 +23,10 @@ fn load(value: f32) -> NodeLoad {
         memory: value,
         files: value,
         softirqs: value,
+        services: Some(Services {
+            checked: CheckSet::from_bits(0xb5),
+            failing: CheckSet::from_bits(0x81),
+        }),
         one_way: value,
         rung: Rung::Tc,
         interval: Duration::from_millis(1),
@@ -38,6 +43,12 @@ fn what_is_stored_is_read() {
     table.store(NODE, &load(0.5));
     assert_eq!(table.last(NODE), load(0.5));
     assert_eq!(table.brief(NODE), load(0.5).brief());
+    let silent = NodeLoad {
+        services: None,
+        ..load(0.5)
+    };
+    table.store(NODE, &silent);
+    assert_eq!(table.last(NODE), silent);
 }
 
 #[test]

@@ -30,8 +30,7 @@ pub(super) async fn serve(door: Door, report: AgentCheckReport, load: SharedLoad
             let own = load.lock().own.load();
             let shares = [own.utilization, own.memory, own.files];
             let share = weighted_share(report.weights, shares);
-            let crossed = load.crossing.borrow().map(|it| it.to_string());
-            let line = answer(share, crossed.as_deref(), report.at_limit, question);
+            let line = answer(share, load.trouble().as_deref(), report.at_limit, question);
             tokio::select! {
                 // What breaks off or stands still costs its own connection only: the balancer asks again.
                 _said = timeout(ANSWER_WAIT, say(&mut stream, line, &seat)) => {}

@@ -64,8 +64,8 @@ impl Heartbeats {
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             beat.tick().await;
-            let crossed = self.load.crossing.borrow().is_some();
-            let said = datagram(&self.load.lock().own.load(), crossed);
+            let trouble = self.load.trouble();
+            let said = datagram(&self.load.lock().own.load(), trouble.is_some());
             let Some(said) = said else {
                 continue;
             };

@@ -3,6 +3,7 @@
 //! ```text
 //! tidegate_agent_<field>                 every field of the record that was measured, in base units
 //! tidegate_agent_utilization_ratio ...   used shares: CPU over the last two seconds, memory and files now
+//! tidegate_agent_service_failing         service checks, by their labels and places in the file
 //! ```
 
 use std::convert::Infallible;
@@ -19,6 +20,7 @@ use tidegate_node::report::OwnLoad;
 use tidegate_node::report::fields::{FieldKind, FieldUnit, REPORTED, ReportedField};
 use tokio::time::timeout;
 
+use super::super::checks::ServiceState;
 use super::SharedLoad;
 use super::door::Door;
 use crate::exposition::{Format, Kind, Text};
@@ -77,12 +79,15 @@ fn answered<B>(request: &Request<B>, load: &SharedLoad) -> Response<Full<Bytes>>
     }
     let accept = request.headers().get(ACCEPT);
     let format = Format::wanted(accept.and_then(|it| it.to_str().ok()));
-    let text = exposition(&load.lock().own, format);
+    let text = {
+        let load = load.lock();
+        exposition(&load.own, &load.services.lock(), format)
+    };
     with(StatusCode::OK, format.content_type(), text)
 }
 
 /// All metrics. Before the first sample there are none.
-fn exposition(own: &OwnLoad, format: Format) -> String {
+fn exposition(own: &OwnLoad, services: &[ServiceState], format: Format) -> String {
     let mut text = Text::new(format);
     let Some(record) = own.newest() else {
         return text.finish();
@@ -108,6 +113,9 @@ fn exposition(own: &OwnLoad, format: Format) -> String {
         text.family(name, Kind::Gauge, help)
             .sample(&[], value.into());
     }
+    if !services.is_empty() {
+        exposed_services(services, &mut text);
+    }
     for field in REPORTED {
         let Some(value) = (field.value)(record) else {
             continue;
@@ -123,6 +131,18 @@ fn exposition(own: &OwnLoad, format: Format) -> String {
             .sample(&[], value as f64 * scale);
     }
     text.finish()
+}
+
+fn exposed_services(services: &[ServiceState], text: &mut Text) {
+    let help = "Whether this service check fails; not there before its first result.";
+    let mut family = text.family("tidegate_agent_service_failing", Kind::Gauge, help);
+    for (place, state) in (1_u32..).zip(services) {
+        if let Some(passes) = state.passes {
+            let place = place.to_string();
+            let labels = [("check", state.label.as_str()), ("place", &place)];
+            family.sample(&labels, if passes { 0.0 } else { 1.0 });
+        }
+    }
 }
 
 fn name(field: &ReportedField) -> String {
@@ -177,7 +197,12 @@ mod tests {
                 ..LoadRecord::default()
             });
         }
-        let text = exposition(&own, Format::OpenMetrics);
+        let services = [("dns", Some(true)), ("store", Some(false)), ("files", None)];
+        let services = services.map(|(label, passes)| ServiceState {
+            label: label.into(),
+            passes,
+        });
+        let text = exposition(&own, &services, Format::OpenMetrics);
         for line in [
             "tidegate_agent_cpu_used_ratio 0.25",
             "tidegate_agent_memory_used_ratio 0.75",
@@ -187,6 +212,8 @@ mod tests {
             "tidegate_agent_cores 2",
             "tidegate_agent_memory_total_bytes 200",
             "tidegate_agent_received_bytes_total 7",
+            "tidegate_agent_service_failing{check=\"dns\",place=\"1\"} 0",
+            "tidegate_agent_service_failing{check=\"store\",place=\"2\"} 1",
         ] {
             assert!(text.lines().any(|it| it == line), "{line} in:\n{text}");
         }
@@ -195,6 +222,7 @@ mod tests {
             "{text}"
         );
         assert!(!text.contains("agent_accept_queue"), "{text}");
+        assert!(!text.contains("check=\"files\""), "{text}");
         assert!(text.ends_with("# EOF\n"));
     }
 

@@ -25,6 +25,7 @@ use tidegate_remote::udp::Network;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use super::checks::ServiceStates;
 use crate::config::Reports;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -54,6 +55,8 @@ struct Load {
     cpus: CpuLines,
     limits: SoftLimits,
     watch: SoftLimitWatch,
+    /// What service checks have shown.
+    services: ServiceStates,
 }
 
 impl SharedLoad {
@@ -66,6 +69,11 @@ impl SharedLoad {
             load: Arc::new(Mutex::new(load)),
             crossing: Arc::new(watch::Sender::new(None)),
         }
+    }
+
+    /// Has the results of service checks reported as well.
+    pub(super) fn set_services(&self, states: ServiceStates) {
+        self.lock().services = states;
     }
 
     /// Takes a sample in; an event, if a soft limit was crossed or is crossed no more.
@@ -98,6 +106,13 @@ impl SharedLoad {
             }
             None => None,
         }
+    }
+
+    /// Why balancers are to send less, in a few words: a service that fails, or a soft limit that is crossed.
+    fn trouble(&self) -> Option<String> {
+        let services = self.lock().services.clone();
+        let crossing = || self.crossing.borrow().map(|it| it.to_string());
+        services.failing().or_else(crossing)
     }
 
     fn lock(&self) -> MutexGuard<'_, Load> {
