@@ -31,7 +31,9 @@ use tidegate_core::picker::{Arrival, Decision, Outcome, Picker, Ticket};
 use tidegate_core::policy::{PolicyConfig, PolicyKind, View};
 use tidegate_core::prng::Prng;
 use tidegate_core::time::Timestamp;
-use tidegate_core::topology::{ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec, Topology};
+use tidegate_core::topology::{
+    Capacity, ClusterSpec, NodeId, NodeSpec, Share, SiteId, SiteSpec, Topology,
+};
 
 const NODES: usize = 1000;
 const IN_FLIGHT: usize = 4 * NODES;
@@ -170,14 +172,14 @@ impl World {
     fn pick(
         &mut self,
         topology: &Topology,
-        weights: &[f32],
+        shares: &[Share],
         policy: &mut dyn tidegate_core::policy::Policy,
     ) {
         let view = View {
             now: self.now,
             site: SITE,
             candidates: &topology.site(SITE).candidates,
-            weights,
+            shares,
             table: &self.table,
         };
         for _ in 0..BATCH {
@@ -188,7 +190,7 @@ impl World {
     #[expect(clippy::disallowed_methods, reason = "it measures real time")]
     fn measure(&mut self, batches: usize) -> Costs {
         let topology = self.director.topology();
-        let weights: Vec<_> = topology.weights().collect();
+        let shares: Vec<_> = topology.shares().collect();
         let mut policy = self.config.build();
         policy.on_nodes(topology.nodes.len(), &topology.site(SITE).candidates);
         let (mut requests, mut picks, mut ends) = (Vec::new(), Vec::new(), Duration::ZERO);
@@ -200,7 +202,7 @@ impl World {
             requests.push(requested);
             ends += ended;
             let start = Instant::now();
-            self.pick(&topology, &weights, policy.as_mut());
+            self.pick(&topology, &shares, policy.as_mut());
             picks.push(start.elapsed());
         }
         Costs {
@@ -240,6 +242,7 @@ fn cluster(policy: PolicyConfig, admission: AdmissionConfig) -> ClusterSpec {
                 address: ([127, 0, 0, 1], 8000).into(),
                 site: SITE,
                 weight: 1.0,
+                capacity: Capacity::default(),
             })
             .collect(),
         groups: Vec::new(),

@@ -35,7 +35,7 @@ use crate::load::{LoadTable, RestKind};
 use crate::policy::{Choice, Probe, Sample, Term, View};
 use crate::prng::Prng;
 use crate::time::Timestamp;
-use crate::topology::{NodeId, SiteId, Topology};
+use crate::topology::{NodeId, Share, SiteId, Topology};
 use groups::Groups;
 use site::{Passes, PickerSite, Waiter};
 use ticket::TicketTable;
@@ -125,8 +125,8 @@ const UNHINDERED_MAX: u32 = 2;
 pub struct Picker {
     table: TicketTable,
     topology: Arc<Topology>,
-    /// Configured shares, by node.
-    weights: Vec<f32>,
+    /// Weights and capacities, by node.
+    shares: Vec<Share>,
     sites: Vec<PickerSite>,
     prng: Prng,
     groups: Groups,
@@ -166,7 +166,7 @@ impl From<Waiter> for Books {
 
 fn view<'a>(
     table: &'a LoadTable,
-    weights: &'a [f32],
+    shares: &'a [Share],
     site: SiteId,
     candidates: &'a [NodeId],
     now: Timestamp,
@@ -175,7 +175,7 @@ fn view<'a>(
         now,
         site,
         candidates,
-        weights,
+        shares,
         table,
     }
 }
@@ -204,7 +204,7 @@ impl Picker {
             groups: Groups::new(&topology),
             table: Arc::new(table),
             topology: Arc::clone(&topology),
-            weights: Vec::with_capacity(topology.nodes.len()),
+            shares: Vec::with_capacity(topology.nodes.len()),
             sites: Vec::with_capacity(topology.sites.len()),
             prng: Prng::new(seed),
         };
@@ -215,8 +215,8 @@ impl Picker {
     /// Goes over to a newer topology. Policies keep what they learned unless their site's
     /// configuration changed.
     pub fn handle_topology(&mut self, topology: Arc<Topology>) {
-        self.weights.clear();
-        self.weights.extend(topology.weights());
+        self.shares.clear();
+        self.shares.extend(topology.shares());
         self.forget_replaced(&topology);
         self.sites.truncate(topology.sites.len());
         for (index, site) in topology.sites.iter().enumerate() {
@@ -293,7 +293,7 @@ impl Picker {
         if candidates.is_empty() {
             return Decision::Reject(RejectReason::NoNode);
         }
-        let view = view(&self.table, &self.weights, site, candidates, now);
+        let view = view(&self.table, &self.shares, site, candidates, now);
         let state = &mut self.sites[site.index()];
         state.ramps.on_request(&self.table);
         let verdict = state.admission.on_request(&view, priority, &mut self.prng);
@@ -396,7 +396,7 @@ impl Picker {
         now: Timestamp,
     ) -> Decision {
         let candidates = &self.topology.site(site).candidates;
-        let view = view(&self.table, &self.weights, site, candidates, now);
+        let view = view(&self.table, &self.shares, site, candidates, now);
         let state = &mut self.sites[site.index()];
         let passes = Passes::beside(&self.table, site, late);
         let choice = passes
@@ -414,7 +414,7 @@ impl Picker {
         let Turn { priority, site, .. } = turn;
         let state = &mut self.sites[site.index()];
         let candidates = &self.topology.site(site).candidates;
-        let view = view(&self.table, &self.weights, site, candidates, now);
+        let view = view(&self.table, &self.shares, site, candidates, now);
         let choice = match candidates.is_empty() {
             true => None,
             false => {
@@ -479,7 +479,7 @@ impl Picker {
         if self.left.is_empty() {
             return Err(RejectReason::NoNode);
         }
-        let view = view(&self.table, &self.weights, site, &self.left, now);
+        let view = view(&self.table, &self.shares, site, &self.left, now);
         let choice = self.sites[site.index()].pick(&view, &mut self.prng);
         Ok(self.dispatch(site, Books::Retry, &choice, now))
     }
@@ -487,7 +487,7 @@ impl Picker {
     /// The terms by which the site's policy sees a node now.
     pub fn explain(&self, site: SiteId, node: NodeId, now: Timestamp) -> Vec<Term> {
         let candidates = &self.topology.site(site).candidates;
-        let view = view(&self.table, &self.weights, site, candidates, now);
+        let view = view(&self.table, &self.shares, site, candidates, now);
         self.sites[site.index()].policy.explain(&view, node)
     }
 

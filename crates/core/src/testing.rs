@@ -2,7 +2,7 @@
 
 use crate::admission::AdmissionConfig;
 use crate::policy::PolicyConfig;
-use crate::topology::{ClusterSpec, NodeSpec, SiteId, SiteSpec};
+use crate::topology::{Capacity, ClusterSpec, NodeSpec, SiteId, SiteSpec};
 
 /// One site with nodes n0, n1, ….
 pub(crate) fn cluster(nodes: u32, policy: PolicyConfig) -> ClusterSpec {
@@ -21,6 +21,7 @@ pub(crate) fn cluster(nodes: u32, policy: PolicyConfig) -> ClusterSpec {
                 address: ([127, 0, 0, 1], 8000).into(),
                 site: SiteId(0),
                 weight: 1.0,
+                capacity: Capacity::default(),
             })
             .collect(),
         groups: Vec::new(),

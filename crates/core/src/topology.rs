@@ -26,6 +26,7 @@ pub use health::HealthConfig;
 pub use crate::ids::{CHECKS_MAX, CheckId, CheckSet, GroupId, NodeId, SiteId};
 pub use crate::load::Group;
 use crate::policy::PolicyConfig;
+pub use crate::policy::{Capacity, Share};
 use crate::time::Timestamp;
 use routes::Routes;
 pub use soft_limits::{Crossing, NodeResource, SoftLimits};
@@ -58,6 +59,8 @@ pub struct NodeSpec {
     pub site: SiteId,
     /// Its share relative to others, for policies that have no better knowledge.
     pub weight: f32,
+    /// What it has of each resource, for `slbl`.
+    pub capacity: Capacity,
 }
 
 /// What the configuration says of the cluster.
@@ -203,6 +206,8 @@ pub struct Node {
     pub site: SiteId,
     /// Configured share.
     pub weight: f32,
+    /// Configured capacities.
+    pub capacity: Capacity,
     /// The operator's word.
     pub admin: AdminState,
     /// Its own agent's.
@@ -317,8 +322,11 @@ impl Topology {
     }
 
     /// Shares by configuration and agents, by [`NodeId`].
-    pub fn weights(&self) -> impl Iterator<Item = f32> {
-        self.nodes.iter().map(Node::effective_weight)
+    pub fn shares(&self) -> impl Iterator<Item = Share> {
+        self.nodes.iter().map(|node| Share {
+            weight: node.effective_weight(),
+            capacity: node.capacity,
+        })
     }
 
     /// The group that a site is in, and its place among the members.

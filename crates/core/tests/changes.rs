@@ -16,8 +16,8 @@ use tidegate_core::policy::{PolicyConfig, PolicyKind};
 use tidegate_core::prng::Prng;
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{
-    BytesCheck, CheckConfig, CheckFailure, CheckRequest, CheckResult, ClusterChange, ClusterSpec,
-    GroupId, HealthConfig, Membership, NodeId, NodeSpec, SiteId, SiteSpec, Topology,
+    BytesCheck, Capacity, CheckConfig, CheckFailure, CheckRequest, CheckResult, ClusterChange,
+    ClusterSpec, GroupId, HealthConfig, Membership, NodeId, NodeSpec, SiteId, SiteSpec, Topology,
 };
 
 const WORKERS: usize = 3;
@@ -117,6 +117,7 @@ impl World {
                         address: self.address(),
                         site: SiteId(self.below(sites) as u32),
                         weight: 1.0,
+                        capacity: Capacity::default(),
                     };
                     self.spec.nodes.push(node);
                 }

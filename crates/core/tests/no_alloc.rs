@@ -16,7 +16,9 @@ use tidegate_core::load::{LoadTable, NodeLoad};
 use tidegate_core::picker::{Arrival, Decision, Outcome, Picker, Ticket, WaitId};
 use tidegate_core::policy::{LoadIndex, Parameters, PolicyConfig, PolicyKind, Probe};
 use tidegate_core::time::Timestamp;
-use tidegate_core::topology::{AdminState, ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec};
+use tidegate_core::topology::{
+    AdminState, Capacity, ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec,
+};
 
 thread_local! {
     /// Allocations of this thread; other tests and the harness have their own.
@@ -71,6 +73,7 @@ fn cluster(policy: PolicyConfig, admission: AdmissionConfig) -> ClusterSpec {
                 address: ([127, 0, 0, 1], 8000).into(),
                 site: SITE,
                 weight: 1.0,
+                capacity: Capacity::default(),
             })
             .collect(),
         groups: Vec::new(),

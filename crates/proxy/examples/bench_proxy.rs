@@ -15,7 +15,7 @@ use tidegate_core::director::Director;
 use tidegate_core::load::LoadTable;
 use tidegate_core::policy::{PolicyConfig, PolicyKind};
 use tidegate_core::time::{Timestamp, nanos};
-use tidegate_core::topology::{ClusterSpec, NodeSpec, SiteId, SiteSpec};
+use tidegate_core::topology::{Capacity, ClusterSpec, NodeSpec, SiteId, SiteSpec};
 use tidegate_proxy::{
     DelayExperiments, ListenerConfig, LoadReports, Proxy, ProxyConfig, Shared, Stats, Throttling,
 };
@@ -58,6 +58,7 @@ fn cluster(nodes: &[SocketAddr], policy: PolicyKind, refuses: bool) -> ClusterSp
         address: *address,
         site: SiteId(0),
         weight: 1.0,
+        capacity: Capacity::default(),
     };
     ClusterSpec {
         sites: vec![SiteSpec {

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 
 use common::{Bench, Gated, Node, clock, until};
 use tidegate_core::director::{Director, Event};
-use tidegate_core::topology::{ClusterChange, Edit, NodeId, NodeWanted};
+use tidegate_core::topology::{Capacity, ClusterChange, Edit, NodeId, NodeWanted};
 
 struct Changing {
     bench: Bench,
@@ -51,6 +51,7 @@ fn add(name: &str, node: &Node) -> Edit {
         address: node.address,
         site,
         weight: 1.0,
+        capacity: Capacity::default(),
     })
 }
 

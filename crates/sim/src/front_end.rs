@@ -18,8 +18,8 @@ use tidegate_core::picker::Picker;
 use tidegate_core::policy::{PolicyConfig, Signal};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{
-    ChangeError, ClusterChange, ClusterSpec, Edit, Health, HealthConfig, NodeId, NodeSpec,
-    NodeWanted, SiteId, SiteSpec,
+    Capacity, ChangeError, ClusterChange, ClusterSpec, Edit, Health, HealthConfig, NodeId,
+    NodeSpec, NodeWanted, SiteId, SiteSpec,
 };
 
 use crate::fault::FaultKind;
@@ -128,6 +128,7 @@ impl FrontEnd {
             address: known.address,
             site: topology.site(known.site).name.clone(),
             weight: known.weight,
+            capacity: Capacity::default(),
         }))
     }
 
@@ -250,6 +251,7 @@ fn cluster(scenario: &Scenario, policy: PolicyConfig, nodes: &[u32]) -> ClusterS
             address: ([127, 0, 0, 1], 8000).into(),
             site: model.site,
             weight: model.weight,
+            capacity: Capacity::default(),
         }
     };
     let site = |number: usize| SiteSpec {

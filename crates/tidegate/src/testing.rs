@@ -12,7 +12,7 @@ use tidegate_core::director::Director;
 use tidegate_core::load::{LoadTable, NodeLoad, Rung};
 use tidegate_core::policy::PolicyConfig;
 use tidegate_core::time::Timestamp;
-use tidegate_core::topology::{ClusterSpec, Group, NodeId, NodeSpec, SiteId, SiteSpec};
+use tidegate_core::topology::{Capacity, ClusterSpec, Group, NodeId, NodeSpec, SiteId, SiteSpec};
 use tidegate_culprits::names::ClassNames;
 use tidegate_proxy::{DelayExperiments, LoadReports, Shared, Stats, Throttling};
 use tidegate_remote::udp::key_file::Master;
@@ -67,6 +67,7 @@ pub(crate) fn cluster() -> ClusterSpec {
         address: ([10, 0, 0, number], 80).into(),
         site: SiteId(site),
         weight: 1.0,
+        capacity: Capacity::default(),
     };
     ClusterSpec {
         sites: vec![site("shop", "shop.example"), site("blog", "*")],

@@ -15,7 +15,7 @@ use std::time::Duration;
 use support::scene::{Cluster, Scene};
 use support::server::{head, server};
 use support::upgrade::upgrade;
-use support::{PATIENCE, eventually, free_address};
+use support::{FrontEnd, PATIENCE, eventually, folder, free_address, tidegate};
 
 /// How long a connection is looked at that is to be closed.
 const LOOK: Duration = Duration::from_secs(1);
@@ -285,4 +285,39 @@ fn what_needs_an_upgrade_is_in_force_after_one() {
         "{plan}"
     );
     assert_eq!(scene.front_end.get("any", "/").body, "a");
+}
+
+#[test]
+fn what_a_node_has_of_each_resource_changes_by_a_reload() {
+    let folder = folder("reload-capacity");
+    let node = |name: &str, more: &str| {
+        let address = server("ok");
+        format!("[[node]]\nname = \"{name}\"\naddress = \"{address}\"\nsite = \"shop\"\n{more}")
+    };
+    let usual = "weight = 1.0\n";
+    let weights = "{ cpu = 0.5, memory = 0.25, files = 0.25 }";
+    let policy = format!("policy = {{ name = \"slbl\", weights = {weights} }}\n");
+    let nodes = [node("n1", usual), node("n2", "")].concat();
+    let text = format!("[[site]]\nname = \"shop\"\n{policy}{nodes}");
+    let front_end = FrontEnd::start(&folder, &text);
+    let size = |front_end: &FrontEnd, node: &str| {
+        let why = front_end.api(&format!("/api/why/{node}"));
+        let terms = why["terms"].as_array().unwrap().iter();
+        let size = terms
+            .filter(|it| it["name"] == "size")
+            .map(|it| it["value"].as_f64());
+        size.collect::<Vec<_>>()
+    };
+    assert_eq!(size(&front_end, "n1"), [Some(1.0)]);
+    let file = folder.join("tidegate.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let more = "weight = 2.0\ncapacity = { cpu = 3.0, files = 0.5 }\n";
+    std::fs::write(&file, text.replace(usual, more)).unwrap();
+    let admin = front_end.admin.to_string();
+    let done = tidegate().args(["reload", "--admin", &admin]).output();
+    let done = done.unwrap();
+    assert!(done.status.success(), "{done:?}");
+    // 2 * (0.5 * 3 + 0.25 * 1 + 0.25 * 0.5)
+    assert_eq!(size(&front_end, "n1"), [Some(3.75)]);
+    assert_eq!(size(&front_end, "n2"), [Some(1.0)]);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::policy::{PolicyConfig, PolicyKind};
 use crate::testing::cluster;
-use crate::topology::{BytesCheck, CheckRequest, ClusterChange, HealthConfig, NodeSpec};
+use crate::topology::{BytesCheck, Capacity, CheckRequest, ClusterChange, HealthConfig, NodeSpec};
 
 const SITE: SiteId = SiteId(0);
 const FAILED: CheckResult = CheckResult::Failed(CheckFailure::Status(503));
@@ -97,6 +97,7 @@ impl World {
                 address: ([127, 0, 0, 1], 8000).into(),
                 site: SITE,
                 weight: 1.0,
+                capacity: Capacity::default(),
             });
         });
     }

@@ -257,6 +257,7 @@ impl Director {
         let before = node.site;
         node.address = wanted.address;
         node.weight = wanted.weight;
+        node.capacity = wanted.capacity;
         node.site = SiteId(site as u32);
         if moved {
             self.health[id.index()] = NodeHealth::default();
@@ -355,6 +356,7 @@ pub(super) fn new_node(wanted: &NodeWanted, site: SiteId) -> Node {
         membership: Membership::Member,
         site,
         weight: wanted.weight,
+        capacity: wanted.capacity,
         admin: AdminState::default(),
         agent: AgentState::default(),
         withheld: false,

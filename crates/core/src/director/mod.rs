@@ -154,6 +154,7 @@ impl Director {
             membership: Membership::default(),
             site: node.site,
             weight: node.weight,
+            capacity: node.capacity,
             admin: AdminState::default(),
             agent: AgentState::default(),
             withheld: false,

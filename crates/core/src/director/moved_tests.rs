@@ -6,7 +6,7 @@ use super::*;
 use crate::policy::{PolicyConfig, PolicyKind};
 use crate::testing::cluster;
 use crate::topology::{
-    BytesCheck, CheckRequest, ClusterChange, Edit, HealthConfig, NodeWanted, SiteSpec,
+    BytesCheck, Capacity, CheckRequest, ClusterChange, Edit, HealthConfig, NodeWanted, SiteSpec,
 };
 
 const NODE: NodeId = NodeId(0);
@@ -78,6 +78,7 @@ impl World {
             address: node.address,
             site: "other".into(),
             weight: node.weight,
+            capacity: Capacity::default(),
         }
     }
 
@@ -146,6 +147,7 @@ fn a_withheld_node_is_no_candidate_even_when_failing_open_and_is_back_once_relea
     // It stays so whatever else changes.
     let weighed = NodeWanted {
         weight: 2.0,
+        capacity: Capacity::default(),
         site: "site".into(),
         ..world.of_other()
     };

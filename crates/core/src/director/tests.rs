@@ -497,7 +497,7 @@ fn events_have_a_limit() {
 
 mod members {
     use super::*;
-    use crate::topology::{ChangeError, Edit, Membership, Named, NodeWanted};
+    use crate::topology::{Capacity, ChangeError, Edit, Membership, Named, NodeWanted};
 
     fn wanted(name: &str, port: u16) -> NodeWanted {
         NodeWanted {
@@ -505,6 +505,7 @@ mod members {
             address: ([127, 0, 0, 1], port).into(),
             site: "site".into(),
             weight: 1.0,
+            capacity: Capacity::default(),
         }
     }
 

@@ -19,11 +19,13 @@ mod probe_pool;
 mod random;
 mod round_robin;
 mod sample;
+mod share;
 mod slbl;
 mod weighted_round_robin;
 
 pub use auto::{Score as AutoScore, score as auto_score};
 pub use markdown::markdown;
+pub use share::{Capacity, Share};
 pub use slbl::weighted_share;
 
 use crate::ids::{NodeId, SiteId};
@@ -40,8 +42,8 @@ pub struct View<'a> {
     pub site: SiteId,
     /// The nodes to choose from, in ascending order; never empty.
     pub candidates: &'a [NodeId],
-    /// Configured shares, by [`NodeId`].
-    pub weights: &'a [f32],
+    /// Weights and capacities, by [`NodeId`].
+    pub shares: &'a [Share],
     /// Loads, own traffic and the director's terms.
     pub table: &'a LoadTable,
 }
@@ -57,9 +59,16 @@ impl View<'_> {
 
     /// The node's configured share, as a number that can be divided by.
     pub fn weight(&self, node: NodeId) -> f32 {
-        let weight = self.weights[node.index()];
+        let weight = self.shares[node.index()].weight;
         // `max` turns NaN into the least weight.
         weight.clamp(WEIGHT_MIN, 1.0 / WEIGHT_MIN).max(WEIGHT_MIN)
+    }
+
+    /// What the node has of CPU, memory and file descriptors, relative to others.
+    pub fn capacity(&self, node: NodeId) -> [f32; 3] {
+        let Capacity { cpu, memory, files } = self.shares[node.index()].capacity;
+        // `max` turns NaN into the least.
+        [cpu, memory, files].map(|it| it.max(WEIGHT_MIN))
     }
 }
 
@@ -317,7 +326,7 @@ policies! {
     PrequalRif = "prequal_rif", prequal_rif::PrequalRif::new, [InFlight Load],
         "fewest requests in flight at the node, over a pool of probes";
     Slbl = "slbl", slbl::Slbl::new, [Weight Load Utilization],
-        "random by what is free of CPU, memory and file descriptors, weighted, times the node's weight";
+        "random by what is free of CPU, memory and file descriptors, weighted, times the node's weight and capacities";
     KLeastLoaded = "k_least_loaded", k_least_loaded::KLeastLoaded::new, [Load Utilization],
         "any of the k nodes with the least CPU load (index ulm, pklm or klm)";
 }

@@ -1,15 +1,18 @@
 //! `slbl`: random by what is free of CPU, memory and file descriptors, weighted.
 //!
 //! ```text
-//! load     = (w1 * cpu + w2 * memory + w3 * files) / (w1 + w2 + w3)     used shares, 0 to 1
+//! v_r      = w_r * c_r                                          for r of CPU, memory, file descriptors
+//! load     = sum(v_r * used_r) / sum(v_r)                       used shares, 0 to 1
 //! headroom = max(1 - load, 0.01)
-//! chance   = capacity * headroom / sum of all of these                    capacity: the node's configured weight
+//! size     = weight * sum(v_r) / sum(w_r)                       the node's weight, if all c_r are 1
+//! chance   = size * headroom / sum of all of these
 //! ```
 //!
-//! Inputs: each node's load record and its configured weight, which is what it can bear beside the others (CPU speed, memory,
-//! descriptors: the paper's server configuration, as the administrator's first estimate); the weights of
-//! `parameters.weights`. What a record lacks is left out of its mean. A node without a fresh record has the mean headroom, so it
-//! gets its fair share; with no record anywhere the weights alone decide.
+//! Inputs: each node's load record; what the node has of each resource, c_r, and its weight, both relative to the other nodes (the
+//! paper's server configuration: CPU speed, memory, descriptors, as the administrator's first estimate); the weights w_r of
+//! `parameters.weights`. A chance is thus what is free at the node of all resources, weighted. What a record lacks is left out of
+//! its mean. A node without a fresh record has the mean headroom, so it gets its fair share; with no record anywhere the sizes
+//! alone decide.
 //!
 //! Why chances and not the least load: the paper's records are up to seconds old, and every
 //! request until the next one would go to the same node. Chances keep the paper's rule
@@ -19,7 +22,7 @@
 //! Failure case: it answers to shares used and not to queues, so an overloaded node
 //! (CPU at 1) differs from a busy one by little; memory that is used as a cache counts as
 //! load. A pick looks at all nodes.
-//! Source: SLBL-ARPN §5 (weights, table 1; the server configuration that is given).
+//! Source: SLBL-ARPN §5 (weights, table 1; the server configuration that is given), §4 (relative capacities).
 
 use super::{Choice, Parameters, Policy, Term, View};
 use crate::ids::NodeId;
@@ -46,9 +49,25 @@ impl Slbl {
         }
     }
 
+    /// The weights at a node of these capacities.
+    fn weights_of(&self, capacity: [f32; 3]) -> [f32; 3] {
+        std::array::from_fn(|resource| self.weights[resource] * capacity[resource])
+    }
+
     /// The weighted mean of the used shares that are known; NaN if none is.
-    fn load(&self, load: &NodeLoad) -> f32 {
-        weighted_share(self.weights, [load.utilization, load.memory, load.files])
+    fn load(&self, load: &NodeLoad, capacity: [f32; 3]) -> f32 {
+        let shares = [load.utilization, load.memory, load.files];
+        weighted_share(self.weights_of(capacity), shares)
+    }
+
+    /// What the node is beside others when all of it is free.
+    fn size(&self, view: &View<'_>, node: NodeId) -> f32 {
+        let all: f32 = self.weights.iter().sum();
+        let own: f32 = self.weights_of(view.capacity(node)).iter().sum();
+        match all > 0.0 {
+            true => view.weight(node) * own / all,
+            false => view.weight(node),
+        }
     }
 
     /// What is free at the node; NaN if unknown.
@@ -56,7 +75,7 @@ impl Slbl {
         let Some(load) = view.table.fresh(node, view.now) else {
             return f32::NAN;
         };
-        let free = 1.0 - self.load(&load);
+        let free = 1.0 - self.load(&load, view.capacity(node));
         if free.is_nan() {
             free
         } else {
@@ -84,8 +103,8 @@ impl Policy for Slbl {
         headrooms.clear();
         let nodes = view.candidates.iter();
         headrooms.extend(nodes.map(|node| self.headroom(view, *node)));
-        let capacity = |position: usize| view.weight(view.candidates[position]);
-        let chosen = draw(&mut headrooms, capacity, prng);
+        let size = |position: usize| self.size(view, view.candidates[position]);
+        let chosen = draw(&mut headrooms, size, prng);
         let score = 1.0 - headrooms[chosen];
         self.headrooms = headrooms;
         Choice {
@@ -108,10 +127,14 @@ impl Policy for Slbl {
             term(
                 "headroom",
                 self.headroom(view, node),
-                "chance relative to others, times the weight",
+                "chance relative to others, times the size",
             ),
-            term("weight", view.weight(node), "configured capacity"),
-            term("load", self.load(&load), "weighted mean of the shares"),
+            term("size", self.size(view, node), "weight times capacities"),
+            term(
+                "load",
+                self.load(&load, view.capacity(node)),
+                "mean of the shares, weighted by weights and capacities",
+            ),
             term("cpu", load.utilization, "used share of the CPU"),
             term("memory", load.memory, "used share of the memory"),
             term("files", load.files, "used share of the file descriptors"),
@@ -119,17 +142,17 @@ impl Policy for Slbl {
     }
 }
 
-/// A position, with chances as the capacities times the headrooms; unknown headrooms become the mean of the known, by capacity.
-fn draw(headrooms: &mut [f32], capacity: impl Fn(usize) -> f32, prng: &mut Prng) -> usize {
-    let all: f32 = (0..headrooms.len()).map(&capacity).sum();
+/// A position, with chances as the sizes times the headrooms; unknown headrooms become the mean of the known, by size.
+fn draw(headrooms: &mut [f32], size: impl Fn(usize) -> f32, prng: &mut Prng) -> usize {
+    let all: f32 = (0..headrooms.len()).map(&size).sum();
     let known = headrooms.iter().enumerate();
     let known = known.filter(|(_, headroom)| !headroom.is_nan());
     let (sum, of_known) = known.fold((0.0, 0.0), |(sum, of_known), (position, headroom)| {
-        let capacity = capacity(position);
-        (sum + capacity * headroom, of_known + capacity)
+        let size = size(position);
+        (sum + size * headroom, of_known + size)
     });
     let mean = if sum > 0.0 { sum / of_known } else { f32::NAN };
-    if mean.is_nan() && (1..headrooms.len()).all(|it| capacity(it) == capacity(0)) {
+    if mean.is_nan() && (1..headrooms.len()).all(|it| size(it) == size(0)) {
         return prng.below(headrooms.len());
     }
     // Without a mean the capacities alone decide.
@@ -145,7 +168,7 @@ fn draw(headrooms: &mut [f32], capacity: impl Fn(usize) -> f32, prng: &mut Prng)
         if free > 0.0 {
             chosen = position;
         }
-        left -= capacity(position) * free;
+        left -= size(position) * free;
         if left < 0.0 {
             break;
         }
@@ -155,7 +178,11 @@ fn draw(headrooms: &mut [f32], capacity: impl Fn(usize) -> f32, prng: &mut Prng)
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Capacity, Share};
     use super::*;
+    use crate::ids::SiteId;
+    use crate::load::LoadTable;
+    use crate::time::Timestamp;
 
     fn slbl(weights: [f32; 3]) -> Slbl {
         Slbl::new(&Parameters {
@@ -183,22 +210,22 @@ mod tests {
             ([1.0 / 3.0; 3], 0.6),
             ([0.5, 0.0, 0.5], 0.75),
         ] {
-            assert!((slbl(weights).load(&load) - wanted).abs() < 1e-6);
+            assert!((slbl(weights).load(&load, [1.0; 3]) - wanted).abs() < 1e-6);
         }
     }
 
     #[test]
     fn what_is_not_known_is_left_out() {
-        let half = slbl([0.5, 0.25, 0.25]).load(&load(0.4, f32::NAN, 0.8));
+        let half = slbl([0.5, 0.25, 0.25]).load(&load(0.4, f32::NAN, 0.8), [1.0; 3]);
         assert!((half - (0.5 * 0.4 + 0.25 * 0.8) / 0.75).abs() < 1e-6);
         assert!(
             slbl([1.0, 0.0, 0.0])
-                .load(&load(f32::NAN, 0.5, 0.5))
+                .load(&load(f32::NAN, 0.5, 0.5), [1.0; 3])
                 .is_nan()
         );
         assert!(
             slbl([f32::NAN, -1.0, 0.0])
-                .load(&load(0.5, 0.5, 0.5))
+                .load(&load(0.5, 0.5, 0.5), [1.0; 3])
                 .is_nan()
         );
     }
@@ -219,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_of_more_capacity_has_as_much_more_of_the_chances() {
+    fn a_larger_node_has_as_much_more_of_the_chances() {
         let capacities = [1.0, 4.0, 2.0];
         let shares = |headrooms: [f32; 3]| {
             let (mut prng, mut counts) = (Prng::new(1), [0u32; 3]);
@@ -239,6 +266,45 @@ mod tests {
             for (count, wanted) in shares(headrooms).iter().zip(wanted) {
                 assert!(count.abs_diff(wanted) < 200, "{headrooms:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_chance_is_what_is_free_of_all_resources() {
+        let policy = slbl([0.5, 0.25, 0.25]);
+        let chance = |load: NodeLoad, capacity: [f32; 3]| {
+            let topology = [Share {
+                weight: 2.0,
+                capacity: Capacity {
+                    cpu: capacity[0],
+                    memory: capacity[1],
+                    files: capacity[2],
+                },
+            }];
+            let table = LoadTable::new(1, 1);
+            let view = View {
+                now: Timestamp::ZERO,
+                site: SiteId(0),
+                candidates: &[NodeId(0)],
+                shares: &topology,
+                table: &table,
+            };
+            policy.size(&view, NodeId(0)) * (1.0 - policy.load(&load, capacity))
+        };
+        let load = load(0.9, 0.5, 0.2);
+        for (capacity, wanted) in [
+            ([1.0, 1.0, 1.0], 0.5 * 0.1 + 0.25 * 0.5 + 0.25 * 0.8),
+            ([4.0, 1.0, 1.0], 0.5 * 4.0 * 0.1 + 0.25 * 0.5 + 0.25 * 0.8),
+            (
+                [1.0, 2.0, 0.5],
+                0.5 * 0.1 + 0.25 * 2.0 * 0.5 + 0.25 * 0.5 * 0.8,
+            ),
+        ] {
+            let chance = chance(load, capacity);
+            assert!(
+                (chance - 2.0 * wanted).abs() < 1e-5,
+                "{capacity:?} {chance}"
+            );
         }
     }
 

@@ -12,7 +12,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use super::routes::RouteError;
-use super::{ClusterSpec, SiteSpec, Topology};
+use super::{Capacity, ClusterSpec, SiteSpec, Topology};
 
 /// What is wanted of a node.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +25,8 @@ pub struct NodeWanted {
     pub site: String,
     /// Its share relative to others.
     pub weight: f32,
+    /// What it has of each resource, relative to others.
+    pub capacity: Capacity,
 }
 
 /// What is wanted of a group.
@@ -49,7 +51,7 @@ pub enum Edit {
     ChangeSite(SiteSpec),
     /// A node begins, or one that is leaving stays.
     AddNode(NodeWanted),
-    /// A node has another address, site or weight.
+    /// A node has another address, site, weight or capacity.
     ChangeNode(NodeWanted),
     /// A node gets no new requests; it is gone when those that it has have ended.
     RemoveNode(String),
@@ -250,6 +252,7 @@ fn nodes(spec: &ClusterSpec) -> Vec<NodeWanted> {
         address: node.address,
         site: spec.sites[node.site.index()].name.clone(),
         weight: node.weight,
+        capacity: node.capacity,
     });
     wanted.collect()
 }
@@ -278,7 +281,7 @@ mod tests {
     use crate::admission::AdmissionConfig;
     use crate::load::Group;
     use crate::policy::PolicyConfig;
-    use crate::topology::{NodeId, NodeSpec, SiteId};
+    use crate::topology::{Capacity, NodeId, NodeSpec, SiteId};
 
     fn spec(sites: &[&str], nodes: &[(&str, &str)]) -> ClusterSpec {
         let place = |name: &str| sites.iter().position(|it| *it == name).unwrap() as u32;
@@ -295,6 +298,7 @@ mod tests {
             address: ([127, 0, 0, 1], 80).into(),
             site: SiteId(place(site)),
             weight: 1.0,
+            capacity: Capacity::default(),
         };
         ClusterSpec {
             sites: sites.iter().map(site).collect(),

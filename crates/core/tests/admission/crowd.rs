@@ -12,7 +12,7 @@ use tidegate_core::picker::{Arrival, Decision, Outcome, Picker, Ticket, WaitId};
 use tidegate_core::policy::{PolicyConfig, PolicyKind};
 use tidegate_core::prng::Prng;
 use tidegate_core::time::Timestamp;
-use tidegate_core::topology::{AdminState, ClusterSpec, NodeId, NodeSpec, SiteSpec};
+use tidegate_core::topology::{AdminState, Capacity, ClusterSpec, NodeId, NodeSpec, SiteSpec};
 
 use crate::{LIMIT_MAX, SITE, START, priority};
 
@@ -65,6 +65,7 @@ pub(crate) fn cluster(nodes: u32, admission: AdmissionConfig) -> ClusterSpec {
                 address: ([127, 0, 0, 1], 8000).into(),
                 site: SITE,
                 weight: 1.0,
+                capacity: Capacity::default(),
             })
             .collect(),
         groups: Vec::new(),

@@ -2,7 +2,7 @@
 
 use tidegate_core::admission::AdmissionConfig;
 use tidegate_core::policy::PolicyConfig;
-use tidegate_core::topology::{ClusterSpec, NodeSpec, SiteId, SiteSpec};
+use tidegate_core::topology::{Capacity, ClusterSpec, NodeSpec, SiteId, SiteSpec};
 
 pub(crate) const SITE: SiteId = SiteId(0);
 
@@ -25,6 +25,7 @@ pub(crate) fn cluster(weights: &[f32], policy: PolicyConfig, front_ends: u32) ->
                 address: ([127, 0, 0, 1], 8000).into(),
                 site: SITE,
                 weight: *weight,
+                capacity: Capacity::default(),
             })
             .collect(),
         groups: Vec::new(),

@@ -193,7 +193,7 @@ mod tests {
     use tidegate_core::load::LoadTable;
     use tidegate_core::policy::PolicyConfig;
     use tidegate_core::time::Timestamp;
-    use tidegate_core::topology::{ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec};
+    use tidegate_core::topology::{Capacity, ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec};
     use tokio::runtime::{Builder, LocalOptions};
     use tokio::sync::Notify;
 
@@ -229,6 +229,7 @@ mod tests {
                 address: ([127, 0, 0, 1], 1).into(),
                 site: SiteId(0),
                 weight: 1.0,
+                capacity: Capacity::default(),
             }],
             groups: Vec::new(),
             front_ends: 1,

@@ -18,7 +18,7 @@ use tidegate_core::director::Director;
 use tidegate_core::load::LoadTable;
 use tidegate_core::policy::{PolicyConfig, PolicyKind};
 use tidegate_core::time::{Timestamp, nanos};
-use tidegate_core::topology::{ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec};
+use tidegate_core::topology::{Capacity, ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec};
 use tidegate_proxy::{
     DelayExperiments, ListenerConfig, LoadReports, Proxy, ProxyConfig, Shared, SiteConfig,
     Snapshot, Stats, Throttling,
@@ -321,6 +321,7 @@ pub(crate) fn cluster(nodes: &[SocketAddr]) -> ClusterSpec {
         address: *address,
         site: SiteId(0),
         weight: 1.0,
+        capacity: Capacity::default(),
     };
     ClusterSpec {
         sites: vec![SiteSpec {

@@ -20,7 +20,7 @@ use tidegate_core::throttle::{
     ThrottleId, Throttles, UsedPart, lowered,
 };
 use tidegate_core::time::Timestamp;
-use tidegate_core::topology::{ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec};
+use tidegate_core::topology::{Capacity, ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec};
 
 use super::server::Server;
 use super::{Shop, Sight, TICK};
@@ -109,6 +109,7 @@ impl Front {
                 address: ([127, 0, 0, 1], 8000).into(),
                 site: SITE,
                 weight: 1.0,
+                capacity: Capacity::default(),
             }],
             groups: Vec::new(),
             front_ends: 1,

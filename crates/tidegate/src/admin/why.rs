@@ -10,7 +10,7 @@ use tidegate_core::load::{LoadTable, Rung};
 use tidegate_core::policy::{Policy, View};
 use tidegate_core::throttle::ClassPattern;
 use tidegate_core::time::Timestamp;
-use tidegate_core::topology::{AdminState, Health, NodeId, SiteId, Topology};
+use tidegate_core::topology::{AdminState, Health, NodeId, Share, SiteId, Topology};
 use tidegate_proxy::Recent;
 
 use super::agents;
@@ -153,7 +153,7 @@ struct Explainer<'a> {
     now: Timestamp,
     site: SiteId,
     candidates: &'a [NodeId],
-    weights: Vec<f32>,
+    shares: Vec<Share>,
     table: &'a LoadTable,
 }
 
@@ -167,7 +167,7 @@ impl<'a> Explainer<'a> {
             now: look.now,
             site,
             candidates,
-            weights: topology.weights().collect(),
+            shares: topology.shares().collect(),
             table: &plane.shared.table,
         }
     }
@@ -181,7 +181,7 @@ impl<'a> Explainer<'a> {
             now: self.now,
             site: self.site,
             candidates: self.candidates,
-            weights: &self.weights,
+            shares: &self.shares,
             table: self.table,
         };
         let terms = self.policy.explain(&view, node);

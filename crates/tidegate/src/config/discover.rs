@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tidegate_core::topology::Capacity;
 use tidegate_core::topology::discovered::DiscoveryLimits;
 use tidegate_discover::SourceConfig;
 use tidegate_remote::udp::Key;
@@ -12,7 +13,7 @@ use toml::de::DeValue;
 
 use super::NodeRead;
 use super::apis::{ConsulFile, KubernetesFile};
-use super::file::{AGENT_PORT, WEIGHT_MAX, WEIGHT_MIN, defaults};
+use super::file::{AGENT_PORT, CapacityFile, WEIGHT_MAX, WEIGHT_MIN, defaults};
 use super::problem::{Problem, Problems};
 use super::setting::{At, Encoded, Raw, Setting, names, quoted, table, wrong_type};
 
@@ -59,6 +60,8 @@ table! {
         timeout: Duration = TIMEOUT, in TIMEOUT_MIN..=TIMEOUT_MAX;
         /// Weights of its nodes are multiplied by this; those without one have 1.
         weight: f32 = 1.0, in WEIGHT_MIN..=WEIGHT_MAX;
+        /// What each of its nodes has of each resource, relative to the other nodes: `slbl` weighs what is free by it.
+        capacity: CapacityFile = defaults();
         /// Share of its nodes that may go at once, one at least. What else an answer lacks goes when answers have
         /// lacked it for `hold`.
         max_drop: f64 = DiscoveryLimits::MAX_DROP, in 0.0..=1.0;
@@ -153,6 +156,8 @@ pub(crate) struct NodeSource {
     pub(crate) config: SourceConfig,
     /// The name of its nodes' site.
     pub(crate) site: String,
+    /// What each has of each resource, relative to others.
+    pub(crate) capacity: Capacity,
     /// How their load is read.
     pub(crate) read: ReadPlan,
 }

@@ -13,9 +13,9 @@ use super::check::CheckFile;
 use super::culprits::CulpritsFile;
 use super::discover::{DiscoverFile, DiscoverLoadFile, DnsFile};
 use super::file::{
-    AdminFile, AdmissionFile, AgentFile, ClusterFile, ConfigFile, ForwardedFile, LimitsFile,
-    ListenerFile, LoadFile, LogFile, NodeFile, NodeLoadFile, ProcessFile, SiteFile, StateTable,
-    TimeoutsFile,
+    AdminFile, AdmissionFile, AgentFile, CapacityFile, ClusterFile, ConfigFile, ForwardedFile,
+    LimitsFile, ListenerFile, LoadFile, LogFile, NodeFile, NodeLoadFile, ProcessFile, SiteFile,
+    StateTable, TimeoutsFile,
 };
 use super::group::GroupFile;
 use super::policy::PolicySetting;
@@ -65,6 +65,7 @@ pub(crate) fn page() -> String {
         ("[site.soft_limits]", SoftLimitsFile::docs()),
         ("[[site]] nodes = { … }", SiteNodesFile::docs()),
         ("[[node]]", NodeFile::docs()),
+        ("[[node]] capacity = { … }", CapacityFile::docs()),
         ("[[node]] load = { … }", NodeLoadFile::docs()),
         ("[[node]] load = { periods = { … } }", PeriodsFile::docs()),
         ("[[node]] load = { oids = [{ … }] }", ObjectFile::docs()),

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tidegate_core::admission::{AdmissionConfig, AdmissionKind, Priority};
+use tidegate_core::topology::Capacity;
 use tidegate_core::units::Size;
 
 use super::address::NodeAddress;
@@ -245,8 +246,32 @@ table! {
         site: Option<String> = None;
         /// Its share relative to the other nodes, for policies that have no better knowledge.
         weight: f32 = 1.0, in WEIGHT_MIN..=WEIGHT_MAX;
+        /// What it has of each resource, relative to the other nodes: `slbl` weighs what is free by it.
+        capacity: CapacityFile = defaults();
         /// How its load is read.
         load: NodeLoadFile = defaults();
+    }
+}
+
+table! {
+    /// What a node has of each resource beside the other nodes: 1 is a node like the others.
+    pub(crate) struct CapacityFile {
+        /// Speed of its CPUs together.
+        cpu: f32 = 1.0, in WEIGHT_MIN..=WEIGHT_MAX;
+        /// Memory.
+        memory: f32 = 1.0, in WEIGHT_MIN..=WEIGHT_MAX;
+        /// File descriptors.
+        files: f32 = 1.0, in WEIGHT_MIN..=WEIGHT_MAX;
+    }
+}
+
+impl CapacityFile {
+    pub(super) fn capacity(&self) -> Capacity {
+        Capacity {
+            cpu: self.cpu.value,
+            memory: self.memory.value,
+            files: self.files.value,
+        }
     }
 }
 

@@ -636,6 +636,7 @@ impl Checker<'_> {
             address,
             site,
             weight: node.weight.value,
+            capacity: node.capacity.value.capacity(),
         }
     }
 

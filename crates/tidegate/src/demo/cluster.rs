@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tidegate_core::admission::AdmissionConfig;
 use tidegate_core::policy::{PolicyConfig, PolicyKind};
-use tidegate_core::topology::{ClusterSpec, NodeSpec, SiteId, SiteSpec};
+use tidegate_core::topology::{Capacity, ClusterSpec, NodeSpec, SiteId, SiteSpec};
 use tidegate_emulator::antagonist as emulated;
 use tidegate_sim::model::{Antagonist, Demand, Stream};
 
@@ -139,6 +139,7 @@ impl Cluster {
             address: *address,
             site: node.site,
             weight: 1.0,
+            capacity: Capacity::default(),
         });
         ClusterSpec {
             sites: sites.collect(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tidegate_core::topology::discovered::Announced;
 use tidegate_core::topology::{
-    ClusterSpec, HealthConfig, NodeId, NodeSpec, Site, SiteId, SiteSpec, Topology,
+    Capacity, ClusterSpec, HealthConfig, NodeId, NodeSpec, Site, SiteId, SiteSpec, Topology,
 };
 use tidegate_proxy::SiteConfig;
 
@@ -110,6 +110,7 @@ struct OtherNode<'a> {
     address: SocketAddr,
     site: &'a str,
     weight: f32,
+    capacity: Capacity,
     read: &'a ReadPlan,
 }
 
@@ -209,6 +210,7 @@ impl Wanted {
             address: node.address,
             site: &node.site,
             weight: node.weight,
+            capacity: Capacity::default(),
             read: &self.usual_read,
         });
         let announced = self.sources.iter().flat_map(|source| {
@@ -219,6 +221,7 @@ impl Wanted {
                 address: node.address,
                 site: &source.site,
                 weight: node.weight,
+                capacity: source.capacity,
                 read: &source.read,
             })
         });
@@ -253,6 +256,7 @@ impl Wanted {
             address: node.address,
             site,
             weight: node.weight,
+            capacity: node.capacity,
         });
         self.join_groups(node.name, site, id);
         Ok(())

@@ -10,7 +10,9 @@ use tidegate_core::director::Director;
 use tidegate_core::load::{Counters, LoadTable};
 use tidegate_core::policy::PolicyConfig;
 use tidegate_core::prng::Prng;
-use tidegate_core::topology::{ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec, Topology};
+use tidegate_core::topology::{
+    Capacity, ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec, Topology,
+};
 
 use super::*;
 use crate::live::cluster::Cluster;
@@ -159,6 +161,7 @@ fn topology() -> Arc<Topology> {
         address: ([10, 0, 0, number], 80).into(),
         site: SiteId(site),
         weight: 1.0,
+        capacity: Capacity::default(),
     };
     let cluster = ClusterSpec {
         sites: vec![site("shop", "shop.example"), site("blog", "*")],

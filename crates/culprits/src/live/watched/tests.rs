@@ -11,7 +11,7 @@ use tidegate_core::load::LoadTable;
 use tidegate_core::policy::PolicyConfig;
 use tidegate_core::prng::Prng;
 use tidegate_core::topology::{
-    ClusterChange, ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec, Topology,
+    Capacity, ClusterChange, ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec, Topology,
 };
 
 use super::*;
@@ -86,6 +86,7 @@ fn spec(sites: &[&str], nodes: &[(u8, &str, u8)]) -> ClusterSpec {
         address: ([10, 0, *variant, *number], 80).into(),
         site: SiteId(place(site)),
         weight: 1.0,
+        capacity: Capacity::default(),
     };
     ClusterSpec {
         sites: sites.iter().map(site).collect(),

@@ -75,6 +75,7 @@ impl Checker<'_> {
         Some(NodeSource {
             config,
             site: site.value.clone(),
+            capacity: source.capacity.value.capacity(),
             read: read?,
         })
     }
@@ -358,6 +359,7 @@ impl Checker<'_> {
                 limits: DiscoveryLimits::default(),
             },
             site: node.site.value.clone()?,
+            capacity: node.capacity.value.capacity(),
             read,
         })
     }

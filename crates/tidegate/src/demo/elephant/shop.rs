@@ -19,7 +19,7 @@ use tidegate_core::admission::AdmissionConfig;
 use tidegate_core::policy::{PolicyConfig, PolicyKind};
 use tidegate_core::prng::Prng;
 use tidegate_core::throttle::ClassPattern;
-use tidegate_core::topology::{ClusterSpec, NodeSpec, SiteId, SiteSpec};
+use tidegate_core::topology::{Capacity, ClusterSpec, NodeSpec, SiteId, SiteSpec};
 use tidegate_emulator::WORK_HEADER;
 use tidegate_emulator::load::NoBody;
 use tidegate_sim::model::Stream;
@@ -222,6 +222,7 @@ impl Shop {
             address: *address,
             site: SiteId(0),
             weight: 1.0,
+            capacity: Capacity::default(),
         });
         ClusterSpec {
             sites: vec![SiteSpec {
