@@ -5,6 +5,7 @@
 //! 2. A weight is from 0 to 256, be it a share or not.
 //! 3. Texts that are shown are short and have no control characters.
 //! 4. An answer that comes a second time changes nothing.
+//! 5. A line that is written of it reads as the same.
 
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{AgentHealth, AgentState, AgentWeight};
@@ -26,6 +27,9 @@ pub(crate) fn check(bytes: &[u8]) {
     }
     assert_eq!(line.ignored > 0, line.ignored_word.is_some());
     assert!(line.ignored_word.as_deref().is_none_or(is_short));
+    let written = AgentLine::write(&line.answer);
+    let read = AgentLine::parse(written.as_bytes()).map(|it| it.answer);
+    assert_eq!(read.as_ref(), Some(&line.answer), "{written:?}");
     let mut state = AgentState::default();
     state.on_answer(&line.answer, Timestamp::from_millis(1));
     assert!(!state.on_answer(&line.answer, Timestamp::from_millis(2)));

@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::admission::AdmissionConfig;
-pub use agent::{AgentAnswer, AgentDown, AgentHealth, AgentState, AgentWeight};
+pub use agent::{AgentAnswer, AgentDown, AgentHealth, AgentNews, AgentState, AgentWeight};
 pub use change::{ChangeError, ClusterChange, Edit, GroupWanted, Named, NodeWanted};
 pub use check::{
     BytesCheck, CheckConfig, CheckFailure, CheckMethod, CheckRequest, CheckResult, DnsCheck,

@@ -80,6 +80,23 @@ impl AgentLine {
         Some(said)
     }
 
+    /// The line that says this, with its end.
+    pub fn write(answer: &AgentAnswer) -> String {
+        let mut words = Vec::new();
+        words.extend(answer.weight.map(|it| match it {
+            AgentWeight::Share(share) => format!("{:.0}%", share * 100.0),
+            AgentWeight::Absolute(weight) => format!("weight:{weight:.0}"),
+        }));
+        words.extend(answer.state.map(|it| it.label().to_owned()));
+        words.extend(answer.most.map(|it| format!("maxconn:{it}")));
+        match &answer.health {
+            None => {}
+            Some(AgentHealth::Up) => words.push("up".into()),
+            Some(AgentHealth::Down { word, reason }) => words.push(format!("{word} #{reason}")),
+        }
+        words.join(" ") + "\n"
+    }
+
     fn take(&mut self, word: &str) {
         let answer = &mut self.answer;
         let lower = word.to_ascii_lowercase();

@@ -6,6 +6,7 @@
 //! does not answer costs its polls and nothing else: its load grows old, and old is unknown.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::convert::Infallible;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +15,7 @@ use std::time::Duration;
 use tidegate_core::ids::NodeId;
 use tidegate_core::load::{Exchange, LoadTable, ReportedLoad, ReportedValue};
 use tidegate_core::time::Timestamp;
-use tidegate_core::topology::AgentState;
+use tidegate_core::topology::AgentNews;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::AbortHandle;
@@ -78,15 +79,15 @@ pub struct AgentHeard {
     pub ignored_word: Option<String>,
 }
 
-/// All that a node's agent has said, as it stands.
+/// What a node's agent has said.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentSaid {
     /// The node's place in the load table.
     pub node: NodeId,
     /// Which of the nodes that have its place.
     pub generation: u32,
-    /// What it comes to.
-    pub state: AgentState,
+    /// That.
+    pub news: AgentNews,
 }
 
 /// What asks; see [`ReportReader::spawn`].
@@ -154,11 +155,9 @@ impl ReportReaderHandle {
                     Some(before) => before.kept(),
                     None => (ReportedLoad::default(), ReportStatus::of(&target)),
                 };
-                let before = left.iter().find(|before| before.is_same_agent(&target));
                 Asked {
                     load,
                     status,
-                    agent: before.map_or_else(AgentState::default, |it| it.agent.clone()),
                     target,
                     task: task.abort_handle(),
                 }
@@ -168,7 +167,7 @@ impl ReportReaderHandle {
             let now = nodes.get(&before.target.node.0);
             if !now.is_some_and(|now| before.is_same_agent(&now.target)) {
                 // It is not asked any more, and so what it said does not stand any more.
-                self.shared.say(&before.target, AgentState::default());
+                self.shared.say(&before.target, AgentNews::anew());
             }
         }
     }
@@ -203,8 +202,6 @@ struct Asked {
     target: Target,
     load: ReportedLoad,
     status: ReportStatus,
-    /// All that its agent has said.
-    agent: AgentState,
     task: AbortHandle,
 }
 
@@ -243,15 +240,21 @@ impl Shared {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the node's agent say this. Where it says as much again before it is polled, the last word counts.
-    fn say(&self, target: &Target, state: AgentState) {
+    /// Has the node's agent say this, after what it has said that was not polled yet.
+    fn say(&self, target: &Target, news: AgentNews) {
         let (node, generation) = (target.node, target.generation);
         let said = AgentSaid {
             node,
             generation,
-            state,
+            news,
         };
-        self.said().insert(node.0, said);
+        match self.said().entry(node.0) {
+            Entry::Occupied(mut unheard) if unheard.get().generation == generation => {
+                unheard.get_mut().news.then(said.news);
+            }
+            Entry::Occupied(mut unheard) => drop(unheard.insert(said)),
+            Entry::Vacant(place) => drop(place.insert(said)),
+        }
     }
 
     /// Keeps what a poll has come to, unless another node has the place by now.
@@ -298,9 +301,12 @@ impl Shared {
         heard.answered_at = Some(exchange.received_at);
         heard.ignored += u64::from(line.ignored);
         heard.ignored_word = line.ignored_word.or(heard.ignored_word.take());
-        if asked.agent.on_answer(&line.answer, exchange.received_at) {
-            self.say(target, asked.agent.clone());
-        }
+        let news = AgentNews {
+            anew: false,
+            answer: line.answer,
+            at: exchange.received_at,
+        };
+        self.say(target, news);
         let (rung, period) = (target.source.rung(), target.source.tick());
         self.table
             .store(target.node, &exchange.unmeasured(rung, period));

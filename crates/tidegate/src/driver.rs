@@ -23,8 +23,8 @@ use tidegate_core::director::learned::LearnedCluster;
 use tidegate_core::director::{Cause, CheckDue, Director, Event};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{
-    AdminState, ChangeError, CheckConfig, CheckFailure, CheckId, CheckResult, CheckSet,
-    ClusterChange, Health, Node, NodeId, Topology,
+    AdminState, AgentNews, AgentState, ChangeError, CheckConfig, CheckFailure, CheckId,
+    CheckResult, CheckSet, ClusterChange, Health, Node, NodeId, Topology,
 };
 use tidegate_proxy::Shared;
 use tokio::sync::{Notify, oneshot};
@@ -279,6 +279,7 @@ impl Running {
 
     fn run(&mut self, messages: &Receiver<Message>) {
         let mut due = (self.parts.clock)() + TICK;
+        self.forget_unasked_agents();
         loop {
             let wait = due.since((self.parts.clock)());
             match messages.recv_timeout(wait) {
@@ -345,8 +346,24 @@ impl Running {
                 topology,
             }
         });
+        self.forget_unasked_agents();
         // The one that asked may have left since.
         done.send(changed).ok();
+    }
+
+    /// What a node's agent has said, to a process before this one or before a reload, stands while it is asked.
+    fn forget_unasked_agents(&mut self) {
+        let now = (self.parts.clock)();
+        let parts = &mut self.parts;
+        let unheard = AgentState::default();
+        for (id, node) in parts.director.topology().members() {
+            if node.agent != unheard && parts.reads.agent(id).is_none() {
+                let (generation, table) = (node.generation, &parts.shared.table);
+                let news = AgentNews::anew();
+                let director = &mut parts.director;
+                director.handle_agent(id, generation, &news, table, now);
+            }
+        }
     }
 
     fn handle_tick(&mut self, now: Timestamp) {
@@ -363,7 +380,7 @@ impl Running {
         for said in parts.reads.poll_agents() {
             let (node, generation) = (said.node, said.generation);
             let (director, table) = (&mut parts.director, &parts.shared.table);
-            director.handle_agent(node, generation, &said.state, table, now);
+            director.handle_agent(node, generation, &said.news, table, now);
         }
         parts.director.handle_tick(&parts.shared.table, now);
         if let Some(topology) = parts.director.poll_topology() {

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 use support::server::server;
+use support::upgrade::upgrade;
 use support::{
     FrontEnd, Process, eventually, folder, free_address, master_key, node_key, tidegate,
 };
@@ -182,6 +183,37 @@ fn only_the_agent_takes_back_what_it_has_said() {
     command(&front_end, &["reload"]);
     let free = first_once(&front_end, "it is back", |it| it["candidate"] == true);
     assert_eq!(free["agent"], Value::Null);
+}
+
+#[test]
+fn what_an_agent_has_said_outlives_an_upgrade_while_it_is_asked() {
+    let folder = folder("load-agent-check-upgrade");
+    let [silent, left] = ["drain\n", "down #for good\n"].map(Scripted::start);
+    let loads = [&silent, &left].map(|agent| asked(agent.address, QUESTION));
+    let [stays, goes] = &loads;
+    let nodes = [
+        (server("n1"), stays.clone()),
+        (server("n2"), goes.clone()),
+        (server("n3"), String::new()),
+    ];
+    let mut front_end = front_end(&folder, &nodes);
+    first_once(&front_end, "it is drained", |it| it["candidate"] == false);
+    eventually("the other is down", || {
+        (node(&front_end, 1)["health"] == "ejected").then_some(())
+    });
+    // An agent that says nothing takes nothing back.
+    silent.say("");
+    let file = folder.join("tidegate.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace(goes, "")).unwrap();
+    let _successor = upgrade(&mut front_end);
+    let bodies: Vec<_> = (0..20).map(|_| front_end.get("a", "/").body).collect();
+    assert!(!bodies.contains(&"n1".into()), "{bodies:?}");
+    assert!(bodies.contains(&"n2".into()), "{bodies:?}");
+    assert_eq!(node(&front_end, 0)["agent"]["state"], "drain");
+    assert_eq!(node(&front_end, 1)["agent"], Value::Null);
+    silent.say("ready\n");
+    first_once(&front_end, "it is ready", |it| it["candidate"] == true);
 }
 
 #[test]

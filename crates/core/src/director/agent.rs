@@ -4,24 +4,36 @@
 use super::{Director, Event};
 use crate::load::LoadTable;
 use crate::time::Timestamp;
-use crate::topology::{AdminState, AgentState, Membership, NodeId};
+use crate::topology::{AdminState, AgentNews, AgentState, Membership, NodeId};
 
 impl Director {
-    /// All that a node's agent has said comes to this by now. `generation` is that of the node whose agent it is.
+    /// A node's agent says this. `generation` is that of the node whose agent it is.
     pub fn handle_agent(
         &mut self,
         node: NodeId,
         generation: u32,
-        agent: &AgentState,
+        news: &AgentNews,
         table: &LoadTable,
         now: Timestamp,
     ) {
         let known = self.topology.nodes.get(node.index());
-        let is_news = known.is_some_and(|known| {
-            let is_it = known.generation == generation && known.membership != Membership::Gone;
-            is_it && known.agent != *agent
-        });
-        if !is_news {
+        let known = known
+            .filter(|known| known.generation == generation && known.membership != Membership::Gone);
+        if let Some(known) = known {
+            let agent = known.agent.with(news);
+            self.set_agent(node, &agent, table, now);
+        }
+    }
+
+    /// All that a node's agent has said comes to this.
+    pub(super) fn set_agent(
+        &mut self,
+        node: NodeId,
+        agent: &AgentState,
+        table: &LoadTable,
+        now: Timestamp,
+    ) {
+        if self.topology.node(node).agent == *agent {
             return;
         }
         let before = std::mem::replace(&mut self.node_mut(node).agent, agent.clone());

@@ -9,6 +9,7 @@
 //! | a node | sums of its responses, base times and errors, its share, its limit of requests, its slow start | its name, address and site |
 //! | | that it is ejected, why, and how long it is waited for; that a check of it fails | its name and address |
 //! | a site | what requests take that wait for no other, and all of them while it is not loaded | its name |
+//! | a node's agent | what it has said | the node's name and address |
 //! | operators | whether a node is to get requests | its name |
 //!
 //! Sums do not fade while there is no director: nothing has been seen that says otherwise. Durations are ages, since
@@ -26,7 +27,7 @@ use super::{Director, control};
 use crate::admission::LearnedAdmission;
 use crate::load::LoadTable;
 use crate::time::Timestamp;
-use crate::topology::{AdminState, Cause, Node, NodeId, SiteId};
+use crate::topology::{AdminState, AgentAnswer, AgentState, Cause, Node, NodeId, SiteId};
 
 /// Longest age, and longest wait, that is believed.
 const AGE_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -74,6 +75,17 @@ pub struct LearnedNode {
     pub trial: Option<LearnedTrial>,
     /// Since when a check of it fails.
     pub check_failing: Option<Duration>,
+    /// What its agent has said.
+    pub agent: Option<LearnedAgent>,
+}
+
+/// What a node's agent has said.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LearnedAgent {
+    /// All of it at once.
+    pub answer: AgentAnswer,
+    /// How long the node has been out by it.
+    pub out_for: Duration,
 }
 
 /// Of a node that gets no requests.
@@ -167,6 +179,10 @@ impl Director {
             ejected: health.learned_ejection(now),
             trial: health.learned_trial(now),
             check_failing: self.checks[id.index()].failing_for(now),
+            agent: (node.agent != AgentState::default()).then(|| LearnedAgent {
+                answer: node.agent.as_answer(),
+                out_for: now.since(node.agent.ejection().map_or(now, |it| it.since)),
+            }),
         }
     }
 
@@ -252,6 +268,12 @@ impl Director {
         }
         self.recall_health(id, known, elapsed, now);
         self.recall_costs(id, known, table);
+        if let Some(agent) = &known.agent {
+            let out_for = agent.out_for.saturating_add(elapsed).min(AGE_MAX);
+            let mut state = AgentState::default();
+            state.on_answer(&agent.answer, now - out_for);
+            self.set_agent(id, &state, table, now);
+        }
         self.judge(id);
         true
     }

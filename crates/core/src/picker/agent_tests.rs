@@ -11,7 +11,7 @@ use crate::policy::{PolicyConfig, PolicyKind};
 use crate::testing::cluster;
 use crate::time::Timestamp;
 use crate::topology::{
-    AdminState, AgentAnswer, AgentHealth, AgentState, AgentWeight, Cause, ClusterChange, Edit,
+    AdminState, AgentAnswer, AgentHealth, AgentNews, AgentWeight, Cause, ClusterChange, Edit,
     NodeId, SiteId,
 };
 
@@ -20,7 +20,6 @@ const SITE: SiteId = SiteId(0);
 struct World {
     director: Director,
     table: Arc<LoadTable>,
-    agents: Vec<AgentState>,
     now: Timestamp,
 }
 
@@ -30,18 +29,24 @@ fn world(nodes: u32) -> World {
     World {
         director: Director::new(spec, 1),
         table: Arc::new(LoadTable::new(nodes as usize, 1)),
-        agents: vec![AgentState::default(); nodes as usize],
         now: Timestamp::from_millis(1000),
+    }
+}
+
+fn news(answer: &AgentAnswer, at: Timestamp) -> AgentNews {
+    AgentNews {
+        answer: answer.clone(),
+        at,
+        ..AgentNews::default()
     }
 }
 
 impl World {
     fn say(&mut self, node: u32, answer: &AgentAnswer) {
         self.now = self.now + Duration::from_millis(1);
-        let agent = &mut self.agents[node as usize];
-        agent.on_answer(answer, self.now);
         let (id, table) = (NodeId(node), &self.table);
-        self.director.handle_agent(id, 0, agent, table, self.now);
+        let news = news(answer, self.now);
+        self.director.handle_agent(id, 0, &news, table, self.now);
         self.director.handle_tick(&self.table, self.now);
     }
 
@@ -233,8 +238,7 @@ fn requests_beyond_what_an_agent_allows_go_elsewhere_or_wait() {
 #[test]
 fn what_the_agent_of_another_node_said_changes_nothing() {
     let mut world = world(2);
-    let mut agent = AgentState::default();
-    agent.on_answer(&health(false), world.now);
+    let agent = news(&health(false), world.now);
     let (table, now) = (&world.table, world.now);
     for (node, generation) in [(NodeId(0), 1), (NodeId(7), 0)] {
         world

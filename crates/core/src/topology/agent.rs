@@ -57,6 +57,53 @@ pub struct AgentAnswer {
     pub most: Option<u32>,
 }
 
+impl AgentAnswer {
+    /// Takes in what a later answer says: its words count.
+    pub fn then(&mut self, later: &Self) {
+        let Self {
+            weight,
+            state,
+            health,
+            most,
+        } = later;
+        self.weight = weight.or(self.weight);
+        self.state = state.or(self.state);
+        self.health = health.clone().or(self.health.take());
+        self.most = most.or(self.most);
+    }
+}
+
+/// What a node's agent has said since it was listened to last.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AgentNews {
+    /// What was said before does not stand any more: it is another agent, or none is asked any more.
+    pub anew: bool,
+    /// What came after that; of two words of a kind the last one.
+    pub answer: AgentAnswer,
+    /// When that came.
+    pub at: Timestamp,
+}
+
+impl AgentNews {
+    /// What was said before does not stand any more.
+    pub fn anew() -> Self {
+        Self {
+            anew: true,
+            ..Self::default()
+        }
+    }
+
+    /// Takes in later news.
+    pub fn then(&mut self, later: Self) {
+        if later.anew {
+            *self = later;
+        } else {
+            self.answer.then(&later.answer);
+            self.at = later.at;
+        }
+    }
+}
+
 /// A node that its agent has out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentDown {
@@ -111,6 +158,31 @@ impl AgentState {
         *self != before
     }
 
+    /// What it comes to with the news.
+    pub fn with(&self, news: &AgentNews) -> Self {
+        let mut next = if news.anew {
+            Self::default()
+        } else {
+            self.clone()
+        };
+        next.on_answer(&news.answer, news.at);
+        next
+    }
+
+    /// The answer that would say all of it at once.
+    pub fn as_answer(&self) -> AgentAnswer {
+        let down = self.down.as_ref();
+        AgentAnswer {
+            weight: self.weight,
+            state: (self.state != AdminState::Ready).then_some(self.state),
+            health: down.map(|down| AgentHealth::Down {
+                word: down.word,
+                reason: Arc::clone(&down.reason),
+            }),
+            most: self.most,
+        }
+    }
+
     /// What a node weighs that is configured with this weight, while it serves.
     pub fn weight_of(&self, configured: f32) -> f32 {
         match self.weight.filter(|_| self.weightless_since.is_none()) {
@@ -135,6 +207,40 @@ impl AgentState {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn news_that_were_not_heard_yet_come_to_what_they_say_one_after_the_other() {
+        let word = |state| AgentAnswer {
+            state: Some(state),
+            ..AgentAnswer::default()
+        };
+        let news = |answer, ms| AgentNews {
+            anew: false,
+            answer,
+            at: at(ms),
+        };
+        let all = [
+            news(word(AdminState::Drain), 1),
+            news(down("disk"), 2),
+            AgentNews::anew(),
+            news(word(AdminState::Maint), 3),
+            news(down("memory"), 4),
+            news(AgentAnswer::default(), 5),
+        ];
+        for split in 0..all.len() {
+            let mut unheard = all[split].clone();
+            all[split + 1..]
+                .iter()
+                .for_each(|it| unheard.then(it.clone()));
+            let heard = &all[..split];
+            let one_by_one = |state: AgentState, news: &AgentNews| state.with(news);
+            let before = heard.iter().fold(AgentState::default(), one_by_one);
+            let at_once = before.with(&unheard);
+            assert_eq!(at_once.state, AdminState::Maint, "{split}");
+            let down = at_once.down.unwrap();
+            assert_eq!(&*down.reason, "memory", "{split}");
+        }
+    }
 
     fn at(ms: u64) -> Timestamp {
         Timestamp::from_millis(ms)

@@ -11,9 +11,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tidegate_core::admission::LearnedAdmission;
 use tidegate_core::director::LearnedCosts;
-use tidegate_core::director::learned::{LearnedEjection, LearnedNode, LearnedSite, LearnedTrial};
+use tidegate_core::director::learned::{
+    LearnedAgent, LearnedEjection, LearnedNode, LearnedSite, LearnedTrial,
+};
 use tidegate_core::moves::words::NODES_MAX;
 use tidegate_core::topology::{AdminState, Cause};
+use tidegate_reported::AgentLine;
 
 use super::automatic::{self, AutomaticWritten};
 use super::{AGE_MAX, BYTES_MAX, Learned, LearnedError, OperatorThrottle};
@@ -115,6 +118,15 @@ struct NodeWritten {
     ejected: Option<EjectionWritten>,
     trial: Option<TrialWritten>,
     check_failing: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    agent: Option<AgentWritten>,
+}
+
+/// What a node's agent has said, as a line of HAProxy's agent check.
+#[derive(Serialize, Deserialize)]
+struct AgentWritten {
+    line: String,
+    out_for: f64,
 }
 
 /// Durations in seconds, as all here.
@@ -198,6 +210,10 @@ fn node_written(node: &LearnedNode) -> NodeWritten {
             age: it.age.as_secs_f64(),
         }),
         check_failing: node.check_failing.map(|it| it.as_secs_f64()),
+        agent: node.agent.as_ref().map(|it| AgentWritten {
+            line: AgentLine::write(&it.answer),
+            out_for: it.out_for.as_secs_f64(),
+        }),
     }
 }
 
@@ -364,6 +380,12 @@ fn node(node: NodeWritten) -> LearnedNode {
             })
         }),
         check_failing: node.check_failing.and_then(seconds),
+        agent: node.agent.and_then(|it| {
+            Some(LearnedAgent {
+                answer: AgentLine::parse(it.line.as_bytes())?.answer,
+                out_for: seconds(it.out_for)?,
+            })
+        }),
     }
 }
 
@@ -440,6 +462,12 @@ mod tests {
                 age: 20 * second,
             }),
             check_failing: Some(second),
+            agent: Some(LearnedAgent {
+                answer: AgentLine::parse(b"75% drain maxconn:20 down #disk full\n")
+                    .unwrap()
+                    .answer,
+                out_for: 4 * second,
+            }),
         };
         Learned {
             age: Duration::ZERO,

@@ -5,7 +5,10 @@ use crate::admission::{AdmissionConfig, AdmissionKind};
 use crate::policy::{PolicyConfig, PolicyKind};
 use crate::prng::Prng;
 use crate::testing::cluster;
-use crate::topology::{AdminState, BytesCheck, CheckConfig, CheckRequest, ClusterSpec, Health};
+use crate::topology::{
+    AdminState, AgentAnswer, AgentHealth, AgentNews, AgentWeight, BytesCheck, CheckConfig,
+    CheckRequest, ClusterSpec, Health,
+};
 
 const NODES: u32 = 4;
 const SITE: SiteId = SiteId(0);
@@ -295,4 +298,65 @@ fn a_node_that_joins_within_a_minute_goes_on_from_what_was_known_of_it() {
         let is_drained = topology.node(NodeId(3)).admin == AdminState::Drain;
         assert_eq!(is_drained, is_known);
     }
+}
+
+#[test]
+fn what_an_agent_has_said_stands_with_the_next_director_until_the_agent_takes_it_back() {
+    let mut before = World::new(1);
+    let say = |world: &mut World, node: u32, answer: AgentAnswer| {
+        let news = AgentNews {
+            anew: false,
+            answer,
+            at: world.now,
+        };
+        let (director, table) = (&mut world.director, &world.table);
+        director.handle_agent(NodeId(node), 0, &news, table, world.now);
+        world.tick();
+    };
+    let health = |health| AgentAnswer {
+        health: Some(health),
+        ..AgentAnswer::default()
+    };
+    let down = AgentHealth::Down {
+        word: "fail",
+        reason: "disk".into(),
+    };
+    say(&mut before, 0, health(down));
+    let drained = AgentAnswer {
+        state: Some(AdminState::Drain),
+        weight: Some(AgentWeight::Share(0.5)),
+        most: Some(7),
+        health: None,
+    };
+    say(&mut before, 1, drained);
+    let mut after = World::new(60_000);
+    after.recall(&before.learned());
+    after.tick();
+    let topology = after.director.topology();
+    assert_eq!(topology.site(SITE).candidates, [NodeId(2), NodeId(3)]);
+    assert_eq!(topology.node(NodeId(1)).effective_weight(), 0.5);
+    assert_eq!(after.table.most(NodeId(1)), Some(7));
+    let ejection = topology.node(NodeId(0)).ejection.unwrap();
+    assert_eq!(ejection.cause, Cause::Agent);
+    let out_for = after.now.since(ejection.since);
+    assert!(out_for >= Duration::from_millis(1), "{out_for:?}");
+    assert_eq!(
+        after.learned().nodes[1].agent,
+        before.learned().nodes[1].agent
+    );
+    say(&mut after, 0, health(AgentHealth::Up));
+    let topology = after.director.topology();
+    let candidates = &topology.site(SITE).candidates;
+    assert_eq!(*candidates, [NodeId(0), NodeId(2), NodeId(3)]);
+    // Asked no more.
+    let (news, table) = (AgentNews::anew(), &after.table);
+    after
+        .director
+        .handle_agent(NodeId(1), 0, &news, table, after.now);
+    after.tick();
+    let topology = after.director.topology();
+    assert_eq!(topology.site(SITE).candidates.len(), 4);
+    assert_eq!(topology.node(NodeId(1)).effective_weight(), 1.0);
+    assert_eq!(after.table.most(NodeId(1)), None);
+    assert_eq!(after.learned().nodes[1].agent, None);
 }
