@@ -50,7 +50,16 @@ impl Class {
             Answer::Process { .. } => Duration::from_secs(1),
         };
         let lost = self.interval_ns * lost_in_a_row(self.records.loss);
-        Duration::from_nanos(2 * period + self.age_ns + under_way + lost) + waited
+        let mean = match self.records.rung.is_mean() {
+            true => self.mean_over(),
+            false => Duration::ZERO,
+        };
+        Duration::from_nanos(2 * period + self.age_ns + under_way + lost) + waited + mean
+    }
+
+    /// Over what time a rung that reads means takes them.
+    pub(crate) fn mean_over(&self) -> Duration {
+        Duration::from_nanos(self.interval_ns.max(self.published_ns))
     }
 }
 

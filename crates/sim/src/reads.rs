@@ -22,7 +22,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::load::{NodeLoad, Point, Rates};
+use tidegate_core::load::{NodeLoad, Point, Rates, expected_runnable};
 use tidegate_core::record::Sources;
 use tidegate_core::time::{Timestamp, nanos};
 
@@ -268,6 +268,27 @@ impl Reads {
             record.files_open = files.open(since, counters.in_flight()).into();
         }
         let newest = Point::of(&record);
+        let one_way = timing.received_at.since(timing.sent_at) / 2;
+        let standing = timing.answered_at.since(made_at);
+        let read = |load| LoadRead {
+            timing,
+            generation: counters.generation,
+            made_at,
+            load: NodeLoad {
+                observed_at: timing.received_at - one_way - standing,
+                one_way: one_way.as_secs_f32(),
+                ..load
+            },
+        };
+        if class.records.rung.is_mean() {
+            let over = class.mean_over();
+            let start = made_at - over;
+            let mut older = log.before(start)?.point_at(start, class.records.scope);
+            older.capacity = newest.capacity;
+            let load = reported(&older.until(&newest)?, newest.capacity, over);
+            let rung = class.records.rung;
+            return Some(read(NodeLoad { rung, ..load }));
+        }
         let start = |window| {
             self.window_start(
                 nodes,
@@ -286,18 +307,7 @@ impl Reads {
             point.capacity = newest.capacity;
             point.until(&newest)
         };
-        let one_way = timing.received_at.since(timing.sent_at) / 2;
-        let standing = timing.answered_at.since(made_at);
-        Some(LoadRead {
-            timing,
-            generation: counters.generation,
-            made_at,
-            load: NodeLoad {
-                observed_at: timing.received_at - one_way - standing,
-                one_way: one_way.as_secs_f32(),
-                ..NodeLoad::of_record(&record, rates)
-            },
-        })
+        Some(read(NodeLoad::of_record(&record, rates)))
     }
 
     /// The record that stands at the node at this moment was made then, if there is one.
@@ -438,6 +448,19 @@ impl Reads {
         let read = hash(self.seed ^ hash(number as u64 ^ (salt << 56)));
         let bits = hash(read ^ (u64::from(member) << 32) ^ node as u64);
         (bits >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+    }
+}
+
+/// What a program tells that knows a used share alone, in whole percents: as `load::reported` takes it.
+fn reported(rates: &Rates, capacity: f32, over: Duration) -> NodeLoad {
+    let used = (100.0 * rates.utilization.clamp(0.0, 1.0)).round() as f32 / 100.0;
+    NodeLoad {
+        interval: over,
+        capacity,
+        runnable: expected_runnable(used, capacity),
+        utilization: used,
+        utilization_ulm: used,
+        ..NodeLoad::UNKNOWN
     }
 }
 

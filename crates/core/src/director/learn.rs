@@ -17,7 +17,7 @@
 //! ln b  >= median ln b + l0 - 3 / sqrt(P + 1/0.04) - 0.4    whatever it claims; l0 = mean(ln y - mu) * P / (P + 1/0.04)
 //! factor = rel * (1 + 50 e^3)                        penalty = 1000 while e > 0.3
 //! prior_n = xbar * C * rel - h * r / M               prior_R = (counted ? r * rel : r) - h * r / M
-//!           where load is reported (`load::reported`): n - h * r / M, by the node's own n
+//!           where load is reported (`load::reported`): n used - h * r / M, by the node's own reports (`reports`)
 //! s      = min(1, 2 * (records / N) * exp(-(mean record age + one-way) / (2 Sbar)))
 //! d      = clamp(round(2 N / (1 + s K)), 5, 8 s + 16 (1 - s))    Sbar = mean y over 10 s
 //! ```
@@ -61,6 +61,7 @@
 //! them 101).
 
 mod recall;
+mod reports;
 
 use super::base_time::{self, BaseTime, Estimate};
 use super::credit::{self, Claim, Served};
@@ -70,6 +71,7 @@ use crate::time::Timestamp;
 use crate::topology::{NodeId, Site, SiteId, Topology};
 
 pub use recall::LearnedCosts;
+use reports::{NodeReports, Reports};
 
 const RATE_SECONDS: f64 = 0.1;
 const SHARE_SECONDS: f64 = 1.0;
@@ -110,6 +112,7 @@ pub(super) struct SiteLearner {
     last_tick: Option<Timestamp>,
     arrivals: f64,
     level: Level,
+    reports: Reports,
 }
 
 /// mu: the mean of the site's ln y over the last second.
@@ -138,6 +141,7 @@ struct NodeLearner {
     base_time: BaseTime,
     /// ln b by the node's own counters, as of now.
     claimed_base: Option<Estimate>,
+    report: Option<NodeReports>,
 }
 
 /// Decayed sums over responses of ln y - mu and of its square.
@@ -227,9 +231,12 @@ impl SiteLearner {
         let decay = 0.5 / learned.service;
         let others = f64::from(front_ends) - 1.0;
         let unseen = self.arrivals * others * totals.unseen_window();
+        self.reports.on_tick(seconds);
         for (known, learner) in known.iter().zip(&mut self.nodes) {
             learner.rel = learned.rel(learner, f64::from(front_ends));
-            let terms = terms(known, &totals, learner, unseen, front_ends);
+            let expected = totals.expected(known, learner.rel, f64::from(front_ends));
+            let runnable = self.reports.believed(&mut learner.report, known, expected);
+            let terms = terms(known, &totals, learner, unseen, front_ends, runnable);
             table.set_terms(learner.node, &terms);
         }
         let candidates = site.candidates.len() as f64;
@@ -330,6 +337,7 @@ impl NodeLearner {
             candidate: true,
             base_time: BaseTime::default(),
             claimed_base: None,
+            report: None,
         }
     }
 
@@ -524,6 +532,15 @@ impl Totals {
         (2.0 * known * (-self.unseen_window() * decay).exp()).min(1.0)
     }
 
+    /// Tasks to expect at a node of this cost, as far as the others show it.
+    fn expected(&self, known: &Known, rel: f64, front_ends: f64) -> f64 {
+        let per_capacity = match self.runnable_capacity > 0.0 {
+            true => self.runnable / self.runnable_capacity,
+            false => self.own_per_capacity(front_ends),
+        };
+        per_capacity * known.capacity * rel
+    }
+
     fn own_per_capacity(&self, front_ends: f64) -> f64 {
         if self.capacity > 0.0 {
             front_ends * self.own / self.capacity
@@ -539,6 +556,7 @@ fn terms(
     learner: &NodeLearner,
     unseen: f64,
     front_ends: u32,
+    runnable: f64,
 ) -> NodeTerms {
     let m = f64::from(front_ends);
     let capacity = known.capacity;
@@ -551,26 +569,18 @@ fn terms(
     } else {
         blind
     };
-    let runnable = if totals.runnable_capacity > 0.0 {
-        totals.runnable / totals.runnable_capacity
-    } else {
-        blind
-    };
     let r = in_flight * capacity;
     let inflation = posterior(r);
     let rel = learner.rel;
     let e = learner.errors;
     let others = inflation * r / m;
-    // The mean of a period at this node says more of it than the mean of all nodes does.
-    let reported = known.load.as_ref().filter(|it| it.rung.is_mean());
-    let reported = reported.and_then(|it| measured(it.runnable));
     NodeTerms {
         factor: (rel * (1.0 + ERROR_COST * e * e * e)) as f32,
         penalty: if e > ERROR_LIMIT { PENALTY } else { 0.0 },
         arrival_inflation: posterior(unseen * capacity / totals.capacity.max(f64::MIN_POSITIVE))
             as f32,
         inflight_inflation: inflation as f32,
-        prior_runnable: (reported.unwrap_or(runnable * capacity * rel) - others) as f32,
+        prior_runnable: (runnable - others) as f32,
         prior_in_flight: (if counted { r * rel } else { r } - others) as f32,
         per_core: (1.0 / capacity) as f32,
     }

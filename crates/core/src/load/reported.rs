@@ -17,7 +17,7 @@
 //! latencies. Without that bound, all front-ends would leave a node for a whole period because of one busy second.
 //!
 //! Such an n is the mean of a period and not the state of an instant, so it does not lose its worth as fast as a record
-//! does: `director::learn` makes it the node's own prior. The mean run queue that admission measures with stays unknown: a server whose
+//! does: `director::learn` makes it the node's own prior, as far as reports come true. The mean run queue that admission measures with stays unknown: a server whose
 //! load is reported counts as one without records there.
 //!
 //! Failure case: a mean over a minute (`laLoad`, `hrProcessorLoad`) follows load so late that a node which was

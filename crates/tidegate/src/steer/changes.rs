@@ -145,7 +145,7 @@ impl Setting for DrainState {
 
 impl Setting for MaxConn {
     const WOULD: &'static str = "would_limit";
-    const WOULD_TEXT: &'static str = "would set maxconn of";
+    const WOULD_TEXT: &'static str = "would set";
     const NOTHING: &'static str = "no maxconn would be set";
     const SET: Option<&'static str> = Some("limits");
 
@@ -155,7 +155,7 @@ impl Setting for MaxConn {
     }
 
     fn described(server: &str, from: Self, to: Self) -> String {
-        format!("{server} {} to {}", from.words(), to.words())
+        format!("maxconn of {server} {} to {}", from.words(), to.words())
     }
 
     fn is_near(self, other: Self) -> bool {
