@@ -632,6 +632,9 @@ pub(crate) fn wrong(failure: CheckFailure) -> String {
         CheckFailure::Body => "the body had not what is wanted".into(),
         CheckFailure::Answer => "the answer had not what is wanted".into(),
         CheckFailure::NotStarted => "the program did not start".into(),
+        CheckFailure::NotTrusted => {
+            "the program must not be run as it is now: `tidegate check` says why".into()
+        }
         CheckFailure::Code(what, code @ 0x1_0000..) => format!("the {what} was {code:#x}"),
         CheckFailure::Code(what, code) => format!("the {what} was {code}"),
     }

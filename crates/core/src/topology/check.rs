@@ -200,6 +200,8 @@ pub enum CheckFailure {
     Answer,
     /// The program did not start.
     NotStarted,
+    /// The program is not executable any more, or others than root and the user that runs it can change it.
+    NotTrusted,
     /// The code of this name says that something is wrong.
     Code(&'static str, u32),
 }
@@ -217,6 +219,7 @@ impl CheckFailure {
             Self::Body => "body",
             Self::Answer => "answer",
             Self::NotStarted => "not_started",
+            Self::NotTrusted => "not_trusted",
             Self::Code(..) => "code",
         }
     }

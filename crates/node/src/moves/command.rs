@@ -4,14 +4,14 @@
 //! time, its whole group is killed. When this process is killed, a check's command is killed, and what that has started stays.
 
 use std::io::{ErrorKind, PipeReader, Read as _};
-use std::process::{Child, Command, Stdio};
+use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::process::{PidfdFlags, Signal, kill_process_group, pidfd_open};
 use tidegate_core::time::Timestamp;
-use tidegate_remote::child::end_with_parent;
+use tidegate_remote::child::{Child, Lifetime};
 use tidegate_remote::clock;
 
 use super::left::LeftCommand;
@@ -66,7 +66,7 @@ pub fn run_command(
     deadline: Timestamp,
     stop: &AtomicBool,
 ) -> std::io::Result<CommandEnd> {
-    let (child, output) = start(arguments, environment, end_with_parent)?;
+    let (child, output) = start(arguments, environment, Lifetime::Parents)?;
     let running = Running {
         child,
         output: Some(output),
@@ -91,7 +91,7 @@ pub(super) fn run(
         output: String::new(),
     };
     // A hook's is ended by the next agent, with all of its group.
-    match start(arguments, environment, |_| {}) {
+    match start(arguments, environment, Lifetime::Own) {
         Ok((child, output)) => Running {
             child,
             output: Some(output),
@@ -105,25 +105,15 @@ pub(super) fn run(
 fn start(
     arguments: &[String],
     environment: &[(&str, String)],
-    prepare: impl FnOnce(&mut Command),
+    lifetime: Lifetime,
 ) -> std::io::Result<(Child, PipeReader)> {
-    use std::os::unix::process::CommandExt as _;
-    let (program, rest) = arguments.split_first().ok_or(ErrorKind::InvalidInput)?;
     let (reader, writer) = std::io::pipe()?;
     rustix::io::ioctl_fionbio(&reader, true)?;
-    let mut command = Command::new(program);
-    command
-        .args(rest)
-        .env_clear()
-        .env("PATH", PATH)
-        .envs(environment.iter().map(|(name, value)| (name, value)))
-        .current_dir("/")
-        .stdin(Stdio::null())
-        .stdout(writer.try_clone()?)
-        .stderr(writer)
-        .process_group(0);
-    prepare(&mut command);
-    Ok((command.spawn()?, reader))
+    let given = environment
+        .iter()
+        .map(|(name, value)| (*name, value.as_str()));
+    let all: Vec<_> = given.chain([("PATH", PATH)]).collect();
+    Ok((Child::start(arguments, &all, writer, lifetime)?, reader))
 }
 
 struct Running {
@@ -139,7 +129,7 @@ impl Running {
         let Some(left) = limits.left else {
             return self.wait(limits);
         };
-        if let Err(error) = left.note(Pid::from_child(&self.child)) {
+        if let Err(error) = left.note(self.child.pid()) {
             let why = format!("cannot note that it runs: {error}");
             return EndedCommand {
                 end: self.kill(CommandEnd::NotStarted(why)),
@@ -160,9 +150,8 @@ impl Running {
     }
 
     fn end(&mut self, limits: Limits<'_>) -> CommandEnd {
-        let pid = Pid::from_child(&self.child);
         // Without one the command is looked at ten times a second.
-        let ended = pidfd_open(pid, PidfdFlags::empty()).ok();
+        let ended = pidfd_open(self.child.pid(), PidfdFlags::empty()).ok();
         loop {
             match self.child.try_wait() {
                 Ok(Some(status)) => return end_of(status),
@@ -213,13 +202,13 @@ impl Running {
 
     fn kill(&mut self, end: CommandEnd) -> CommandEnd {
         // It may have ended by now.
-        kill_process_group(Pid::from_child(&self.child), Signal::KILL).ok();
+        kill_process_group(self.child.pid(), Signal::KILL).ok();
         self.child.wait().ok();
         end
     }
 }
 
-fn end_of(status: std::process::ExitStatus) -> CommandEnd {
+fn end_of(status: ExitStatus) -> CommandEnd {
     use std::os::unix::process::ExitStatusExt as _;
     match status.code() {
         Some(code) => CommandEnd::Exit(u8::try_from(code).unwrap_or(u8::MAX)),

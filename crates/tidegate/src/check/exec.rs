@@ -3,16 +3,20 @@
 //! The program gets `PATH` and what it is asked of in `TIDEGATE_SITE`, `TIDEGATE_NODE`, `TIDEGATE_ADDRESS` and `TIDEGATE_PORT`,
 //! as far as they are known, and no more; what it writes is thrown away. At the time-out it is killed with all processes of its group.
 //!
-//! Failure case: a program that was taken away fails the check; that this machine has no process or memory left for it says
+//! Before each run the program is judged as when the configuration was read: others than root and this user cannot change it.
+//!
+//! Failure case: a program that was taken away, or that others can change now, fails the check; that this machine has no process or memory left for it says
 //! nothing of the node.
 
-use std::io::ErrorKind;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use rustix::io::Errno;
+use tidegate_core::time::Timestamp;
 use tidegate_core::topology::CheckFailure;
-use tidegate_node::{CommandEnd, run_command};
+use tidegate_node::{CommandEnd, check_program, run_command};
 use tidegate_remote::clock;
 
 use super::{Target, Unwell};
@@ -35,11 +39,24 @@ pub(super) async fn ask(
     let _stop = StopWhenDropped(Arc::clone(&stop));
     let (command, environment) = (command.to_vec(), environment(target));
     let deadline = clock::now() + within;
-    let run = move || run_command(&command, &environment, deadline, &stop);
+    let run = move || run(&command, &environment, deadline, &stop);
     let ended = tokio::task::spawn_blocking(run).await;
-    match ended.map_err(|_| Unwell::Unasked)? {
+    ended.map_err(|_| Unwell::Unasked)?
+}
+
+fn run(
+    command: &[String],
+    environment: &[(&str, String)],
+    deadline: Timestamp,
+    stop: &AtomicBool,
+) -> Result<(), Unwell> {
+    let program = Path::new(command.first().map_or("", String::as_str));
+    if program.exists() && check_program(program).is_err() {
+        return Err(CheckFailure::NotTrusted.into());
+    }
+    match run_command(command, environment, deadline, stop) {
         Ok(end) => judge(&end),
-        Err(error) if is_absent(error.kind()) => Err(CheckFailure::NotStarted.into()),
+        Err(error) if is_of_program(&error) => Err(CheckFailure::NotStarted.into()),
         Err(_) => Err(Unwell::Unasked),
     }
 }
@@ -59,8 +76,9 @@ fn environment(target: &Target<'_>) -> Vec<(&'static str, String)> {
 }
 
 /// Whether it is the program that is to blame, or the machine.
-fn is_absent(kind: ErrorKind) -> bool {
-    [ErrorKind::NotFound, ErrorKind::PermissionDenied].contains(&kind)
+fn is_of_program(error: &std::io::Error) -> bool {
+    let of_program = [Errno::NOENT, Errno::ACCESS, Errno::PERM, Errno::NOEXEC];
+    Errno::from_io_error(error).is_some_and(|it| of_program.contains(&it))
 }
 
 fn judge(end: &CommandEnd) -> Result<(), Unwell> {
@@ -77,10 +95,14 @@ fn judge(end: &CommandEnd) -> Result<(), Unwell> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::process::Command;
+
     use super::*;
     use crate::testing;
 
-    fn run(command: &[&str], within: Duration) -> Result<(), Unwell> {
+    fn ask_of(command: &[&str], within: Duration) -> Result<(), Unwell> {
         let target = Target {
             address: ([10, 0, 0, 11], 8080).into(),
             node: "n1",
@@ -91,7 +113,7 @@ mod tests {
     }
 
     fn shell(script: &str) -> Result<(), Unwell> {
-        run(&["/bin/sh", "-c", script], Duration::from_secs(60))
+        ask_of(&["/bin/sh", "-c", script], Duration::from_secs(60))
     }
 
     fn failed(failure: CheckFailure) -> Result<(), Unwell> {
@@ -120,10 +142,30 @@ mod tests {
 
     #[test]
     fn a_program_that_hangs_is_killed_and_one_that_is_not_there_fails() {
-        let hangs = run(&["/bin/sleep", "600"], Duration::from_millis(50));
+        let hangs = ask_of(&["/bin/sleep", "600"], Duration::from_millis(50));
         assert_eq!(hangs, failed(CheckFailure::Timeout));
-        let absent = run(&["/no/such/program"], Duration::from_secs(60));
+        let absent = ask_of(&["/no/such/program"], Duration::from_secs(60));
         assert_eq!(absent, failed(CheckFailure::NotStarted));
+    }
+
+    #[test]
+    fn a_program_that_others_can_change_meanwhile_is_not_run() {
+        let folder = std::env::temp_dir().join(format!("tidegate-trusted-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let program = folder.join("well");
+        let run = |text: &str, mode| {
+            // Written by another process: a child of another test's would have the open file as well, for a moment.
+            let script = format!("echo '{text}' > {}", program.display());
+            let written = Command::new("/bin/sh").args(["-c", &script]).status();
+            assert!(written.unwrap().success());
+            std::fs::set_permissions(&program, Permissions::from_mode(mode)).unwrap();
+            ask_of(&[program.to_str().unwrap()], Duration::from_secs(60))
+        };
+        assert_eq!(run("#!/bin/true", 0o755), Ok(()));
+        assert_eq!(run("#!/bin/true", 0o757), failed(CheckFailure::NotTrusted));
+        assert_eq!(run("#!/bin/true", 0o755), Ok(()));
+        assert_eq!(run("neither", 0o755), failed(CheckFailure::NotStarted));
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
@@ -153,7 +195,7 @@ mod tests {
             }
         });
         let process = std::fs::read_to_string(&note).unwrap();
-        let process = std::path::Path::new("/proc").join(process.trim());
+        let process = Path::new("/proc").join(process.trim());
         while process.exists() {
             std::thread::yield_now();
         }
