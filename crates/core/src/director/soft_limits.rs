@@ -288,7 +288,7 @@ impl Director {
             for node in &nodes {
                 self.look_at_limits(SiteId(index as u32), *node, table, now);
             }
-            let outs = self.outs_by_limits(&nodes);
+            let outs = self.outs_by_limits(&nodes, table, now);
             for node in nodes {
                 let out = outs.binary_search(&node).is_ok();
                 self.set_out_by_limits(node, out, now);
@@ -301,15 +301,18 @@ impl Director {
         self.soft_limits[node.index()].on_look(&limits, table, node, now);
     }
 
-    fn outs_by_limits(&self, nodes: &[NodeId]) -> Vec<NodeId> {
+    fn outs_by_limits(&self, nodes: &[NodeId], table: &LoadTable, now: Timestamp) -> Vec<NodeId> {
         let ready = nodes.iter().filter(|it| self.is_ready_member(**it));
         let usable = ready.clone().filter(|it| self.has_no_other_trouble(**it));
         let usable = usable.map(|node| {
             let limits = &self.soft_limits[node.index()];
+            let out = limits.out.is_some();
+            // What was true a while ago takes no other node out.
+            let counts = |_: &f32| out || table.last(*node).is_fresh(now);
             Usable {
                 node: *node,
-                severity: limits.severity(),
-                out: limits.out.is_some(),
+                severity: limits.severity().filter(counts),
+                out,
             }
         });
         let usable: Vec<_> = usable.collect();

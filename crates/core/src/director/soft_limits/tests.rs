@@ -433,3 +433,17 @@ fn records_that_are_old_or_know_no_capacity_change_nothing() {
     world.wait(Duration::from_secs(2));
     assert_eq!(world.candidates(), [0, 1, 2], "nothing is known any more");
 }
+
+#[test]
+fn what_was_true_a_while_ago_takes_no_other_node_out() {
+    let mut world = world(3);
+    world.records(&[0.99, 0.95, 0.95]);
+    assert_eq!(world.candidates(), [1, 2], "one of three may be out");
+    world.wait(Duration::from_secs(2));
+    world.records(&[f32::NAN, 0.95, 0.95]);
+    assert_eq!(world.candidates(), [1, 2]);
+    world.wait(Duration::from_millis(58_500));
+    assert_eq!(world.candidates(), [0, 1, 2], "it is in after a minute");
+    world.records(&[f32::NAN, 0.95, 0.97]);
+    assert_eq!(world.candidates(), [0, 1], "a new record counts");
+}
