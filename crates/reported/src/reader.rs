@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::convert::Infallible;
 use std::hash::{BuildHasher as _, RandomState};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -62,7 +63,7 @@ impl ReportStatus {
     /// Before the first poll.
     fn of(target: &Target) -> Self {
         Self {
-            agent: target.source.is_agent().then(AgentHeard::default),
+            agent: target.source.agent().map(AgentHeard::of),
             ..Self::default()
         }
     }
@@ -71,12 +72,24 @@ impl ReportStatus {
 /// How a node's agent is heard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentHeard {
+    /// Where it answers.
+    pub address: Option<SocketAddr>,
     /// When it answered last.
     pub answered_at: Option<Timestamp>,
     /// Words of all answers that were not understood.
     pub ignored: u64,
     /// The last such word.
     pub ignored_word: Option<String>,
+}
+
+impl AgentHeard {
+    /// Of an agent at this address that was not heard yet.
+    fn of(address: SocketAddr) -> Self {
+        Self {
+            address: Some(address),
+            ..Self::default()
+        }
+    }
 }
 
 /// What a node's agent has said.
@@ -217,7 +230,7 @@ impl Asked {
     fn tells_of(&self, target: &Target) -> bool {
         let own = &self.target;
         let is_node = (own.node, own.generation) == (target.node, target.generation);
-        let is_alike = own.source.rung() == target.source.rung() && !own.source.is_agent();
+        let is_alike = own.source.rung() == target.source.rung() && own.source.agent().is_none();
         is_node && (is_alike || own.source.is_same_agent(&target.source))
     }
 
@@ -305,6 +318,7 @@ impl Shared {
             anew: false,
             answer: line.answer,
             at: exchange.received_at,
+            from: target.source.agent(),
         };
         self.say(target, news);
         let (rung, period) = (target.source.rung(), target.source.tick());

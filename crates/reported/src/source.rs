@@ -82,10 +82,10 @@ impl SourceConfig {
     }
 
     /// Whether it is an agent that says what becomes of the node.
-    pub(crate) fn is_agent(&self) -> bool {
+    pub(crate) fn agent(&self) -> Option<SocketAddr> {
         match self {
-            Self::AgentCheck(_) => true,
-            Self::Snmp(_) | Self::Orca(_) => false,
+            Self::AgentCheck(config) => Some(config.address),
+            Self::Snmp(_) | Self::Orca(_) => None,
         }
     }
 

@@ -351,13 +351,15 @@ impl Running {
         done.send(changed).ok();
     }
 
-    /// What a node's agent has said, to a process before this one or before a reload, stands while it is asked.
+    /// What a node's agent has said, to a process before this one or before a reload, stands while that agent is asked.
     fn forget_unasked_agents(&mut self) {
         let now = (self.parts.clock)();
         let parts = &mut self.parts;
         let unheard = AgentState::default();
         for (id, node) in parts.director.topology().members() {
-            if node.agent != unheard && parts.reads.agent(id).is_none() {
+            let asked = parts.reads.agent(id);
+            let is_it = asked.is_some_and(|it| it.address == node.agent.from);
+            if node.agent != unheard && !is_it {
                 let (generation, table) = (node.generation, &parts.shared.table);
                 let news = AgentNews::anew();
                 let director = &mut parts.director;

@@ -188,28 +188,34 @@ fn only_the_agent_takes_back_what_it_has_said() {
 #[test]
 fn what_an_agent_has_said_outlives_an_upgrade_while_it_is_asked() {
     let folder = folder("load-agent-check-upgrade");
-    let [silent, left] = ["drain\n", "down #for good\n"].map(Scripted::start);
-    let loads = [&silent, &left].map(|agent| asked(agent.address, QUESTION));
-    let [stays, goes] = &loads;
+    let [silent, left, replaced, next] =
+        ["drain\n", "down #for good\n", "drain\n", "100%\n"].map(Scripted::start);
+    let loads = [&silent, &left, &replaced, &next];
+    let [stays, goes, former, new] = loads.map(|agent| asked(agent.address, QUESTION));
     let nodes = [
-        (server("n1"), stays.clone()),
+        (server("n1"), stays),
         (server("n2"), goes.clone()),
         (server("n3"), String::new()),
+        (server("n4"), former.clone()),
     ];
     let mut front_end = front_end(&folder, &nodes);
     first_once(&front_end, "it is drained", |it| it["candidate"] == false);
     eventually("the other is down", || {
-        (node(&front_end, 1)["health"] == "ejected").then_some(())
+        let [other, fourth] = [1, 3].map(|index| node(&front_end, index));
+        (other["health"] == "ejected" && fourth["candidate"] == false).then_some(())
     });
     // An agent that says nothing takes nothing back.
     silent.say("");
     let file = folder.join("tidegate.toml");
     let text = std::fs::read_to_string(&file).unwrap();
-    std::fs::write(&file, text.replace(goes, "")).unwrap();
+    let text = text.replace(&goes, "").replace(&former, &new);
+    std::fs::write(&file, text).unwrap();
     let _successor = upgrade(&mut front_end);
     let bodies: Vec<_> = (0..20).map(|_| front_end.get("a", "/").body).collect();
     assert!(!bodies.contains(&"n1".into()), "{bodies:?}");
-    assert!(bodies.contains(&"n2".into()), "{bodies:?}");
+    for free in ["n2", "n4"] {
+        assert!(bodies.contains(&free.into()), "{bodies:?}");
+    }
     assert_eq!(node(&front_end, 0)["agent"]["state"], "drain");
     assert_eq!(node(&front_end, 1)["agent"], Value::Null);
     silent.say("ready\n");

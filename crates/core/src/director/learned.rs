@@ -86,6 +86,8 @@ pub struct LearnedAgent {
     pub answer: AgentAnswer,
     /// How long the node has been out by it.
     pub out_for: Duration,
+    /// Where it answers.
+    pub from: Option<SocketAddr>,
 }
 
 /// Of a node that gets no requests.
@@ -179,8 +181,9 @@ impl Director {
             ejected: health.learned_ejection(now),
             trial: health.learned_trial(now),
             check_failing: self.checks[id.index()].failing_for(now),
-            agent: (node.agent != AgentState::default()).then(|| LearnedAgent {
+            agent: node.agent.says_anything().then(|| LearnedAgent {
                 answer: node.agent.as_answer(),
+                from: node.agent.from,
                 out_for: now.since(node.agent.ejection().map_or(now, |it| it.since)),
             }),
         }
@@ -270,7 +273,10 @@ impl Director {
         self.recall_costs(id, known, table);
         if let Some(agent) = &known.agent {
             let out_for = agent.out_for.saturating_add(elapsed).min(AGE_MAX);
-            let mut state = AgentState::default();
+            let mut state = AgentState {
+                from: agent.from,
+                ..AgentState::default()
+            };
             state.on_answer(&agent.answer, now - out_for);
             self.set_agent(id, &state, table, now);
         }

@@ -16,6 +16,7 @@
 //! configured otherwise.
 //! Source: HAProxy's manual, `agent-check`.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::{AdminState, Cause, Ejection};
@@ -82,6 +83,8 @@ pub struct AgentNews {
     pub answer: AgentAnswer,
     /// When that came.
     pub at: Timestamp,
+    /// Where the agent answers.
+    pub from: Option<SocketAddr>,
 }
 
 impl AgentNews {
@@ -95,13 +98,22 @@ impl AgentNews {
 
     /// Takes in later news.
     pub fn then(&mut self, later: Self) {
-        if later.anew {
-            *self = later;
+        if later.anew || are_others(self.from, later.from) {
+            *self = Self {
+                anew: true,
+                ..later
+            };
         } else {
             self.answer.then(&later.answer);
             self.at = later.at;
+            self.from = later.from.or(self.from);
         }
     }
+}
+
+/// Whether two are known to be agents at different addresses.
+fn are_others(one: Option<SocketAddr>, other: Option<SocketAddr>) -> bool {
+    one.zip(other).is_some_and(|(one, other)| one != other)
 }
 
 /// A node that its agent has out.
@@ -128,6 +140,8 @@ pub struct AgentState {
     pub down: Option<AgentDown>,
     /// Most own requests in flight.
     pub most: Option<u32>,
+    /// Where the agent that has said all this answers.
+    pub from: Option<SocketAddr>,
 }
 
 impl AgentState {
@@ -160,13 +174,19 @@ impl AgentState {
 
     /// What it comes to with the news.
     pub fn with(&self, news: &AgentNews) -> Self {
-        let mut next = if news.anew {
+        let mut next = if news.anew || are_others(self.from, news.from) {
             Self::default()
         } else {
             self.clone()
         };
+        next.from = news.from.or(next.from);
         next.on_answer(&news.answer, news.at);
         next
+    }
+
+    /// Whether there is anything that it has said and not taken back.
+    pub fn says_anything(&self) -> bool {
+        self.as_answer() != AgentAnswer::default()
     }
 
     /// The answer that would say all of it at once.
@@ -209,6 +229,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_an_agent_has_said_does_not_stand_once_one_at_another_address_answers() {
+        let news = |answer, port| AgentNews {
+            anew: false,
+            answer,
+            at: at(1),
+            from: Some(([10, 0, 0, 1], port).into()),
+        };
+        let before = AgentState::default().with(&news(down("disk"), 1));
+        let same = before.with(&news(AgentAnswer::default(), 1));
+        assert!(same.down.is_some());
+        let other = news(AgentAnswer::default(), 2);
+        assert!(before.with(&other).down.is_none());
+        let mut unheard = news(down("disk"), 1);
+        unheard.then(other);
+        assert!(before.with(&unheard).down.is_none());
+    }
+
+    #[test]
     fn news_that_were_not_heard_yet_come_to_what_they_say_one_after_the_other() {
         let word = |state| AgentAnswer {
             state: Some(state),
@@ -218,6 +256,7 @@ mod tests {
             anew: false,
             answer,
             at: at(ms),
+            from: None,
         };
         let all = [
             news(word(AdminState::Drain), 1),

@@ -127,6 +127,7 @@ struct NodeWritten {
 struct AgentWritten {
     line: String,
     out_for: f64,
+    from: Option<SocketAddr>,
 }
 
 /// Durations in seconds, as all here.
@@ -213,6 +214,7 @@ fn node_written(node: &LearnedNode) -> NodeWritten {
         agent: node.agent.as_ref().map(|it| AgentWritten {
             line: AgentLine::write(&it.answer),
             out_for: it.out_for.as_secs_f64(),
+            from: it.from,
         }),
     }
 }
@@ -384,6 +386,7 @@ fn node(node: NodeWritten) -> LearnedNode {
             Some(LearnedAgent {
                 answer: AgentLine::parse(it.line.as_bytes())?.answer,
                 out_for: seconds(it.out_for)?,
+                from: it.from,
             })
         }),
     }
@@ -467,6 +470,7 @@ mod tests {
                     .unwrap()
                     .answer,
                 out_for: 4 * second,
+                from: Some(([10, 0, 0, 1], 9902).into()),
             }),
         };
         Learned {

@@ -308,6 +308,7 @@ fn what_an_agent_has_said_stands_with_the_next_director_until_the_agent_takes_it
             anew: false,
             answer,
             at: world.now,
+            from: Some(([10, 0, 0, 9], 9).into()),
         };
         let (director, table) = (&mut world.director, &world.table);
         director.handle_agent(NodeId(node), 0, &news, table, world.now);
