@@ -303,7 +303,8 @@ impl Shared {
         let load = asked.load.load(target.source.rung(), exchange.received_at);
         // What is not known any more stays in the table and grows old.
         if load.observed_at != Timestamp::ZERO {
-            self.table.store(target.node, &load);
+            let measured = asked.load.measured(exchange.received_at);
+            self.table.store_reported(target.node, &load, &measured);
         }
     }
 

@@ -329,21 +329,23 @@ pub(crate) struct SoftLimitStatus {
     pub(crate) out: bool,
 }
 
-/// What a node has of a resource, as far as it is known.
+/// One number that is known of a node's load, or is not.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct ResourceUse {
-    /// files, memory or cpu.
-    pub(crate) resource: String,
-    /// The used share; null if it is not known.
-    pub(crate) used: Option<f64>,
-    /// How that is read.
+pub(crate) struct NodeMetric {
+    /// cpu, memory and files (used shares), capacity (CPUs), runnable (tasks) or in_flight (requests).
+    pub(crate) name: String,
+    /// How much, when it was known last; null if it never was.
+    pub(crate) value: Option<f64>,
+    /// How that is read: a rung; `none` without a value.
     pub(crate) source: String,
-    /// How old it is; null if it is not known.
+    /// How long ago it was measured; null without a value.
     pub(crate) age_seconds: Option<f64>,
-    /// The site's soft limit; null if it has none.
-    pub(crate) limit: Option<f64>,
+    /// Whether it counts: the load is young enough.
+    pub(crate) believed: bool,
     /// What it weighs in the site's policy; null if that does not weigh it.
     pub(crate) weight: Option<f64>,
+    /// The site's soft limit of it; null if there is none.
+    pub(crate) limit: Option<f64>,
 }
 
 /// What speaks against a node.
@@ -440,9 +442,9 @@ pub(crate) struct WhyNode {
     pub(crate) reasons: Vec<String>,
     /// The terms by which the policy sees the node now.
     pub(crate) terms: Vec<TermStatus>,
-    /// What it has of each resource.
+    /// What is known of its load, number by number.
     #[serde(default)]
-    pub(crate) resources: Vec<ResourceUse>,
+    pub(crate) metrics: Vec<NodeMetric>,
     /// The last requests that went there, newest first.
     pub(crate) decisions: Vec<Decision>,
     /// The node.

@@ -136,6 +136,49 @@ fn a_report_in_any_form_is_the_nodes_load_and_ends_at_the_front_end() {
 }
 
 #[test]
+fn each_number_has_an_age_of_its_own() {
+    let folder = folder("load-orca-ages");
+    let (first, other) = (Reporter::start("n1"), Reporter::start("n2"));
+    let front_end = front_end(&folder, &first, &other);
+    first.say("endpoint-load-metrics: TEXT cpu_utilization=0.5,mem_utilization=0.25\r\n");
+    have_reports(&front_end);
+    first.say("endpoint-load-metrics: TEXT cpu_utilization=0.75\r\n");
+    have_reports(&front_end);
+    let why = front_end.api("/api/why/n1");
+    let metric = |name: &str| {
+        let all = why["metrics"].as_array().unwrap();
+        all.iter().find(|it| it["name"] == name).unwrap()
+    };
+    let (cpu, memory) = (metric("cpu"), metric("memory"));
+    assert_eq!(
+        (&cpu["value"], &memory["value"]),
+        (&0.75.into(), &0.25.into())
+    );
+    for known in [cpu, memory] {
+        assert_eq!(
+            (&known["source"], &known["believed"]),
+            (&"orca".into(), &true.into())
+        );
+    }
+    let age = |metric: &Value| metric["age_seconds"].as_f64().unwrap();
+    assert!(age(memory) > age(cpu), "{why}");
+    assert_eq!(
+        age(metric("runnable")),
+        age(cpu),
+        "it is expected from the used share"
+    );
+    let files = metric("files");
+    assert_eq!(
+        (&files["value"], &files["source"]),
+        (&Value::Null, &"none".into())
+    );
+    assert_eq!(
+        (&files["age_seconds"], &files["believed"]),
+        (&Value::Null, &false.into())
+    );
+}
+
+#[test]
 fn what_a_node_reports_counts_at_its_soft_limits() {
     let folder = folder("load-orca-soft-limit");
     let (first, other) = (Reporter::start("n1"), Reporter::start("n2"));
@@ -146,6 +189,8 @@ fn what_a_node_reports_counts_at_its_soft_limits() {
         Some(first_node(&front_end)).filter(|node| node["health"] == "ejected")
     });
     assert_eq!(node["soft_limit"]["resource"], "files");
+    let notes = node["trouble"]["notes"].to_string();
+    assert!(notes.contains("after a minute without reports"), "{notes}");
     assert_eq!(front_end.get("a", "/").body, "n2");
 }
 

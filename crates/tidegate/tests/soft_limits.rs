@@ -191,7 +191,7 @@ fn views(scene: &Scene) {
     let limit = metric("tidegate_node_soft_limit_ratio").unwrap();
     assert!((limit - 0.9).abs() < 1e-6, "{limit}");
     let why = scene.said(&["why", "n1"]);
-    for wanted in ["soft limit", "of its file descriptors", "soft limit 90 %"] {
+    for wanted in ["soft limit", "of its file descriptors", "90%"] {
         assert!(why.contains(wanted), "no `{wanted}` in: {why}");
     }
     assert!(
@@ -199,10 +199,14 @@ fn views(scene: &Scene) {
             .said(&["why", "shop"])
             .contains("n1 is ejected (soft_limit)")
     );
-    let known = scene.front_end.api("/api/why/n1")["resources"][0].clone();
-    assert_eq!(known["resource"], "files");
-    assert!(known["used"].as_f64().unwrap() > 0.4, "{known}");
+    let known = scene.front_end.api("/api/why/n1")["metrics"][2].clone();
+    assert_eq!(known["name"], "files");
+    assert!(known["value"].as_f64().unwrap() > 0.4, "{known}");
     assert!(known["age_seconds"].is_number(), "{known}");
+    assert_eq!(
+        (&known["believed"], &known["limit"]),
+        (&true.into(), &0.9.into())
+    );
     let log = std::fs::read_to_string(scene.file.with_file_name("front-end.log")).unwrap();
     assert!(log.contains("of its file descriptors is used"), "{log}");
 }

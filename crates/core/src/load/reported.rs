@@ -26,7 +26,7 @@
 
 use std::time::Duration;
 
-use super::{NodeLoad, OwnTraffic, Rung};
+use super::{Measured, NodeLoad, OwnTraffic, Rung};
 use crate::time::Timestamp;
 
 /// A number is unknown once it is older than so many of its periods.
@@ -217,6 +217,19 @@ impl ReportedLoad {
         }
     }
 
+    /// When the numbers of that load were measured.
+    pub fn measured(&self, now: Timestamp) -> Measured {
+        let at = |metric| self.known(metric, now).map(|it| it.observed_at);
+        Measured {
+            cpu: at(ReportedMetric::Cpu),
+            memory: at(ReportedMetric::Memory),
+            files: at(ReportedMetric::Files),
+            capacity: at(ReportedMetric::Capacity),
+            runnable: self.run_queue(now).map(|(_, known)| known.observed_at),
+            in_flight: at(ReportedMetric::InFlight),
+        }
+    }
+
     fn known(&self, metric: ReportedMetric, now: Timestamp) -> Option<&Known> {
         let newest = self.newest[metric as usize].as_ref();
         newest.filter(|it| it.is_known(now))
@@ -231,21 +244,35 @@ impl ReportedLoad {
     }
 
     fn runnable(&self, now: Timestamp) -> f32 {
-        let value = |metric| self.known(metric, now).map(|it| it.value);
         // Where it is not said how many CPUs there are, one is the least that it can have.
-        let capacity = value(ReportedMetric::Capacity).unwrap_or(1.0);
-        if let Some(runnable) = value(ReportedMetric::Runnable) {
-            return runnable;
-        }
-        match (
-            value(ReportedMetric::Cpu),
-            value(ReportedMetric::LoadAverage),
-        ) {
-            (Some(used), _) => expected_runnable(used, capacity),
-            (None, Some(average)) => average.min(2.0 * capacity),
-            (None, None) => f32::NAN,
+        let capacity = self.known(ReportedMetric::Capacity, now);
+        let capacity = capacity.map_or(1.0, |it| it.value);
+        match self.run_queue(now) {
+            Some((RunQueueBasis::Reported, known)) => known.value,
+            Some((RunQueueBasis::UsedShare, known)) => expected_runnable(known.value, capacity),
+            Some((RunQueueBasis::LoadAverage, known)) => known.value.min(2.0 * capacity),
+            None => f32::NAN,
         }
     }
+
+    /// The number that the run queue is taken from.
+    fn run_queue(&self, now: Timestamp) -> Option<(RunQueueBasis, &Known)> {
+        let bases = [
+            (RunQueueBasis::Reported, ReportedMetric::Runnable),
+            (RunQueueBasis::UsedShare, ReportedMetric::Cpu),
+            (RunQueueBasis::LoadAverage, ReportedMetric::LoadAverage),
+        ];
+        let mut bases = bases.into_iter();
+        bases.find_map(|(basis, metric)| Some((basis, self.known(metric, now)?)))
+    }
+}
+
+/// What the run queue is taken from, the best first.
+#[derive(Clone, Copy, Debug)]
+enum RunQueueBasis {
+    Reported,
+    UsedShare,
+    LoadAverage,
 }
 
 /// Tasks that run or wait at a node of so many CPUs, of which this share is used; see the module.
@@ -298,6 +325,12 @@ mod tests {
         assert_eq!(early.rung, Rung::Snmp);
         assert!(early.is_fresh(Timestamp::from_millis(3002)));
         assert!(!early.is_fresh(Timestamp::from_millis(3003)));
+        let measured = |ms| load.measured(Timestamp::from_millis(ms));
+        let early = measured(3002);
+        assert_eq!(early.cpu, Some(Timestamp::from_millis(1002)));
+        assert_eq!((early.runnable, early.files), (early.cpu, None));
+        assert_eq!((measured(3003).cpu, measured(3003).runnable), (None, None));
+        assert_eq!(measured(3003).memory, Some(Timestamp::from_millis(1002)));
         let late = at(3003);
         assert!(late.utilization.is_nan() && late.runnable.is_nan());
         assert_eq!(late.memory, 0.25);

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::accounts::Accounts;
 use super::counters::{CounterSlot, Counters};
+use super::measured::{Measured, MeasuredSlot};
 use super::slot::{HAS_MOST, Slot};
 use super::words::{Agreed, FirstWord, WordBox, WordOp, WordReply, WordRequest};
 use super::{Group, LimitBy, LoadBrief, NodeLoad, OwnTraffic};
@@ -157,6 +158,8 @@ pub struct LoadTable {
     first_words: Places<FirstWord>,
     word_changes: AtomicU64,
     counters: Places<CounterSlot>,
+    /// By node: when the numbers of its load were measured, where that is not at once.
+    measured: Places<MeasuredSlot>,
     sites: Places<SiteSlot>,
     /// By site.
     kinds: Places<KindPlaces>,
@@ -220,6 +223,7 @@ impl LoadTable {
             first_words: Places::new(nodes, FirstWord::default),
             word_changes: AtomicU64::new(0),
             counters: Places::new(nodes, CounterSlot::default),
+            measured: Places::new(nodes, MeasuredSlot::default),
             sites: Places::new(sites, SiteSlot::new),
             kinds: Places::new(sites, KindPlaces::default),
             spared: Places::new(nodes, AtomicU64::default),
@@ -237,6 +241,7 @@ impl LoadTable {
         self.words.reserve(nodes);
         self.first_words.reserve(nodes);
         self.counters.reserve(nodes);
+        self.measured.reserve(nodes);
         self.spared.reserve(nodes);
         self.steady.reserve(nodes);
         self.ramps.reserve(nodes);
@@ -251,6 +256,7 @@ impl LoadTable {
         let slot = self.slot(node);
         slot.clear();
         self.counters[node.index()].clear();
+        self.measured[node.index()].clear();
         self.words[node.index()].set_agreed(None);
         self.first_words[node.index()].clear();
         self.ramps[node.index()].store(0, Ordering::Relaxed);
@@ -273,6 +279,18 @@ impl LoadTable {
     /// Publishes what the node's reader learned. One writer per node.
     pub fn store(&self, node: NodeId, load: &NodeLoad) {
         self.slot(node).store(load);
+    }
+
+    /// Publishes a load whose numbers were measured at moments of their own. One writer per node.
+    pub fn store_reported(&self, node: NodeId, load: &NodeLoad, measured: &Measured) {
+        self.store(node, load);
+        self.measured[node.index()].store(load, measured);
+    }
+
+    /// When the numbers of a load of the node were measured.
+    pub fn measured(&self, node: NodeId, load: &NodeLoad) -> Measured {
+        let own = self.measured[node.index()].load(load);
+        own.unwrap_or_else(|| Measured::at_once(load))
     }
 
     /// Publishes the counters that a load was made from. One writer per node.

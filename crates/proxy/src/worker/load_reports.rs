@@ -133,7 +133,8 @@ impl LoadReports {
         // What is not known any more stays in the table and grows old.
         if load.observed_at != Timestamp::ZERO {
             // The lock is held: one writer at a time.
-            self.table.store(node, &load);
+            let measured = known.load.measured(now);
+            self.table.store_reported(node, &load, &measured);
         }
     }
 }

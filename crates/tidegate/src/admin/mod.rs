@@ -26,6 +26,7 @@ pub(crate) mod culprits;
 mod findings;
 mod metrics;
 mod moves;
+mod node_metrics;
 mod nodes;
 mod page;
 pub(crate) mod plane;

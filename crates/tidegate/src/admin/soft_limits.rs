@@ -1,14 +1,10 @@
-//! What soft limits make of a node, and what it has of each resource: fields for programs, sentences for people,
-//! metrics.
+//! What soft limits make of a node: fields for programs, sentences for people, metrics.
 
-use tidegate_core::load::Rung;
-use tidegate_core::policy::PolicyKind;
-use tidegate_core::time::Timestamp;
-use tidegate_core::topology::{Cause, NodeId, NodeResource, Site, Topology};
+use tidegate_core::topology::{Cause, NodeId, NodeResource, Topology};
 
-use super::plane::{Look, Plane};
+use super::plane::Plane;
 use crate::exposition::{Kind, Text};
-use crate::models::{ResourceUse, SoftLimitStatus};
+use crate::models::SoftLimitStatus;
 
 /// How a node came over one of its limits, if it is over one.
 pub(super) fn status(topology: &Topology, id: NodeId) -> Option<SoftLimitStatus> {
@@ -44,75 +40,9 @@ pub(super) fn note(plane: &Plane, topology: &Topology, id: NodeId) -> Option<Str
     ))
 }
 
-/// What a node has of each resource.
-pub(super) fn resources(
-    plane: &Plane,
-    look: &Look,
-    topology: &Topology,
-    id: NodeId,
-) -> Vec<ResourceUse> {
-    let site = topology.site(topology.node(id).site);
-    let load = plane.shared.table.last(id);
-    let is_known = load.observed_at != Timestamp::ZERO;
-    let age = is_known.then(|| look.now.since(load.observed_at).as_secs_f64());
-    let rung = if load.is_fresh(look.now) {
-        load.rung
-    } else {
-        Rung::None
-    };
-    let resource = |(resource, name): (NodeResource, &str)| ResourceUse {
-        resource: name.into(),
-        used: resource.used(&load).map(f64::from),
-        source: rung.label().into(),
-        age_seconds: age,
-        limit: site.health.soft_limits.of(resource).map(decimal),
-        weight: weight(site, resource),
-    };
-    NodeResource::ALL.into_iter().map(resource).collect()
-}
-
-/// A configured share as it was written.
-fn decimal(share: f32) -> f64 {
+/// A number of single precision as it was written.
+pub(super) fn decimal(share: f32) -> f64 {
     (f64::from(share) * 1e6).round() / 1e6
-}
-
-/// What a resource weighs in the site's policy.
-fn weight(site: &Site, resource: NodeResource) -> Option<f64> {
-    let [cpu, memory, files] = site.policy.parameters.weights;
-    let weight = match resource {
-        NodeResource::Files => files,
-        NodeResource::Memory => memory,
-        NodeResource::Cpu => cpu,
-    };
-    (site.policy.kind == PolicyKind::Slbl).then(|| decimal(weight))
-}
-
-/// The same in a sentence, of what is known.
-pub(super) fn reason(
-    plane: &Plane,
-    look: &Look,
-    topology: &Topology,
-    id: NodeId,
-) -> Option<String> {
-    let known = resources(plane, look, topology, id);
-    let all = NodeResource::ALL.into_iter().zip(known);
-    let said = all.filter_map(|((resource, _), known)| {
-        let percent = |share: f64| format!("{:.0} %", share * 100.0);
-        let mut more = Vec::new();
-        more.extend(known.limit.map(|it| format!("soft limit {}", percent(it))));
-        more.extend(known.weight.map(|it| format!("weight {it:.2}")));
-        let more = match more.is_empty() {
-            true => String::new(),
-            false => format!(" ({})", more.join(", ")),
-        };
-        Some(format!(
-            "{} of its {}{more}",
-            percent(known.used?),
-            resource.what()
-        ))
-    });
-    let said: Vec<_> = said.collect();
-    (!said.is_empty()).then(|| format!("in use: {}", said.join(", ")))
 }
 
 /// Of nodes whose sites have soft limits.

@@ -32,7 +32,9 @@ pub(super) fn trouble(plane: &Plane, look: &Look, topology: &Topology, id: NodeI
         notes: Vec::new(),
     };
     let by_check = checks::failing(topology, id);
-    let back = ejected.map(|it| back(it, node, look.now));
+    // Its load comes with responses alone, and it gives none while it is out.
+    let in_responses = plane.shared.load_reports.counts(id).is_some();
+    let back = ejected.map(|it| back(it, node, in_responses, look.now));
     trouble.notes = notes(&trouble, ejected.zip(back), &by_check, look.now);
     trouble.notes.extend(why_agent_has_it_out(node));
     trouble.notes.extend(soft_limits::note(plane, topology, id));
@@ -93,7 +95,7 @@ fn notes(
 }
 
 /// What brings it back.
-fn back(ejection: Ejection, node: &Node, now: Timestamp) -> String {
+fn back(ejection: Ejection, node: &Node, in_responses: bool, now: Timestamp) -> String {
     let left = ejection.until.since(now).as_secs_f64();
     match ejection.cause {
         Cause::Errors if left > 0.0 => {
@@ -106,6 +108,9 @@ fn back(ejection: Ejection, node: &Node, now: Timestamp) -> String {
             "it returns when its load record says that all pass".into()
         }
         Cause::Check => "it returns when it passes its check".into(),
+        Cause::SoftLimit if in_responses => {
+            "it returns after a minute without reports: they come with its responses alone".into()
+        }
         Cause::SoftLimit => {
             "it returns when less is used for a while, as its load record shows".into()
         }

@@ -15,9 +15,9 @@ use tidegate_proxy::Recent;
 
 use super::agents;
 use super::findings;
+use super::node_metrics;
 use super::plane::{Look, Plane};
 use super::shares;
-use super::soft_limits;
 use super::status::{grown, node_status};
 use super::throttles;
 use crate::models::{
@@ -78,7 +78,7 @@ fn why_node(plane: &Plane, topology: &Topology, id: NodeId) -> WhyNode {
         policy_what: site.policy.kind.what().into(),
         reasons: node_reasons(plane, &look, topology, id, &status),
         terms: explainer.terms(id),
-        resources: soft_limits::resources(plane, &look, topology, id),
+        metrics: node_metrics::all(plane, &look, topology, id),
         decisions: decisions(plane, &look, topology, |recent| recent.node == Some(id)),
         node: status,
     }
@@ -243,7 +243,6 @@ fn node_reasons(
     }
     reasons.push(load_reason(status));
     reasons.extend(agents::reasons(&plane.shared.table, topology, id, status));
-    reasons.extend(soft_limits::reason(plane, look, topology, id));
     let limit = plane.shared.table.limit(id, Rank::LOWEST);
     if limit.is_finite() {
         reasons.push(format!(

@@ -3,8 +3,9 @@
 use tidegate_culprits::table;
 
 use crate::models::{
-    Apart, BestMove, Decision, LeftOutStatus, NodeStatus, Reloaded, SiteStatus, SourceStatus,
-    Status, TermStatus, ThrottleStatus, Throttles, Why, WhyMoves, WhySiteNode, grown_reason,
+    Apart, BestMove, Decision, LeftOutStatus, NodeMetric, NodeStatus, Reloaded, SiteStatus,
+    SourceStatus, Status, TermStatus, ThrottleStatus, Throttles, Why, WhyMoves, WhySiteNode,
+    grown_reason,
 };
 use crate::text::{duration, limits, percent, quantiles, queue, seconds, state};
 
@@ -310,6 +311,7 @@ pub(super) fn why(why: &Why, top: usize) -> String {
                 why.node.name, why.site, why.policy, why.policy_what
             );
             out.push_str(&sentences(&why.reasons));
+            out.push_str(&metrics(&why.metrics));
             out.push_str(&terms(&why.terms));
             out.push_str(&decisions(&why.decisions));
             out
@@ -424,6 +426,36 @@ fn sentences(reasons: &[String]) -> String {
         .iter()
         .map(|reason| format!("  {reason}\n"))
         .collect()
+}
+
+/// The numbers of a node's load that are known; nothing if none is.
+fn metrics(metrics: &[NodeMetric]) -> String {
+    let header = ["metric", "value", "by", "age", "weight", "soft limit"];
+    let mut rows = vec![header.map(str::to_owned)];
+    let percent = |share: f64| format!("{:.0}%", share * 100.0);
+    let is_share = |it: &NodeMetric| matches!(&*it.name, "cpu" | "memory" | "files");
+    rows.extend(metrics.iter().filter_map(|it| {
+        let value = it.value?;
+        let age = seconds(it.age_seconds);
+        Some([
+            it.name.clone(),
+            match is_share(it) {
+                true => percent(value),
+                false => format!("{value:.1}"),
+            },
+            it.source.clone(),
+            match it.believed {
+                true => age,
+                false => format!("{age}, not believed"),
+            },
+            it.weight.map_or("-".into(), |it| format!("{it:.2}")),
+            it.limit.map_or("-".into(), percent),
+        ])
+    }));
+    match rows.len() {
+        1 => String::new(),
+        _ => table(&rows),
+    }
 }
 
 fn terms(terms: &[TermStatus]) -> String {
