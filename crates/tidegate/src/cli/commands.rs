@@ -8,6 +8,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 
 use super::key;
+use super::man;
 use super::moves;
 use super::node;
 use super::quick::SourceArgs;
@@ -62,6 +63,7 @@ pub(super) fn run(command: Command, output: Output) -> Result<(), Failure> {
             clap_complete::generate(shell, &mut Cli::command(), "tidegate", &mut script);
             Ok(output.raw(&String::from_utf8_lossy(&script))?)
         }
+        Command::Man(args) => man::run(&args, Cli::command(), output),
     }
 }
 

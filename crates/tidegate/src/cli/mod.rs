@@ -2,6 +2,7 @@
 
 mod commands;
 mod key;
+mod man;
 mod moves;
 mod node;
 mod quick;
@@ -121,6 +122,8 @@ enum Command {
         /// The shell.
         shell: Shell,
     },
+    /// Print the manual page, or write the pages of all commands and of the configuration file.
+    Man(man::ManArgs),
 }
 
 /// A configuration file, with or without `-c` before it.

@@ -25,7 +25,8 @@ use super::setting::{Encoded, KeyDocs, Table, TableDocs, inline};
 use super::soft_limits::{AgentSoftLimitsFile, SoftLimitsFile};
 use super::throttle::ThrottleFile;
 
-const ADMISSION: &str = "[[site]] admission = { … }";
+/// The table that the modes are listed under.
+pub(super) const ADMISSION: &str = "[[site]] admission = { … }";
 
 /// The page.
 pub(crate) fn page() -> String {
@@ -44,8 +45,19 @@ pub(crate) fn page() -> String {
         time_units(),
         size_units()
     );
-    let whole = ConfigFile::docs();
-    out.push_str(&format!("\n{}\n", flow(whole.about)));
+    out.push_str(&format!("\n{}\n", flow(ConfigFile::docs().about)));
+    for (title, docs) in sections() {
+        section(&mut out, title, &docs);
+        if title == ADMISSION {
+            modes(&mut out);
+        }
+    }
+    out.push_str("\nThe policies are in [policies.md](policies.md); sources have the keys of [references.md](references.md).\n");
+    out
+}
+
+/// The tables of the file in the order of the page, each with its title.
+pub(super) fn sections() -> Vec<(&'static str, TableDocs)> {
     let sections = [
         ("[admin]", AdminFile::docs()),
         ("[[listener]]", ListenerFile::docs()),
@@ -89,15 +101,7 @@ pub(crate) fn page() -> String {
         ("[log]", LogFile::docs()),
         ("[reconfigure]", ReconfigureFile::docs()),
     ];
-    let sections = sections.into_iter().chain(agent()).chain(process);
-    for (title, docs) in sections {
-        section(&mut out, title, &docs);
-        if title == ADMISSION {
-            modes(&mut out);
-        }
-    }
-    out.push_str("\nThe policies are in [policies.md](policies.md); sources have the keys of [references.md](references.md).\n");
-    out
+    sections.into_iter().chain(agent()).chain(process).collect()
 }
 
 /// The agent's tables.
@@ -149,7 +153,8 @@ fn section(out: &mut String, title: &str, docs: &TableDocs) {
     }
 }
 
-fn kind(key: &KeyDocs) -> String {
+/// A key's type and range.
+pub(super) fn kind(key: &KeyDocs) -> String {
     let Some((least, most)) = &key.range else {
         return key.kind.clone();
     };
@@ -157,7 +162,8 @@ fn kind(key: &KeyDocs) -> String {
     format!("{}, {} to {}", key.kind, text(least), text(most))
 }
 
-fn default(key: &KeyDocs) -> String {
+/// A key's default.
+pub(super) fn default(key: &KeyDocs) -> String {
     match &key.default {
         None => "required".into(),
         Some(Encoded::Table(_)) => "see below".into(),
@@ -166,7 +172,7 @@ fn default(key: &KeyDocs) -> String {
 }
 
 /// Lines of a comment as one line.
-fn flow(text: &str) -> String {
+pub(super) fn flow(text: &str) -> String {
     let lines: Vec<_> = text.lines().map(str::trim).collect();
     lines.join(" ").trim().into()
 }

@@ -27,6 +27,8 @@ mod group;
 #[cfg(any(test, feature = "fuzzing"))]
 #[path = "../../../../fuzz/invariants/config.rs"]
 pub(crate) mod invariants;
+#[cfg(test)]
+mod man_page;
 mod mode;
 mod notes;
 pub(crate) mod own_files;

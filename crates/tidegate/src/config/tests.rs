@@ -191,15 +191,26 @@ fn every_key_is_printed() {
 
 #[test]
 fn the_page_of_documentation_is_up_to_date() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/config.md");
-    let wanted = docs::page();
+    up_to_date("docs/config.md", &docs::page());
+}
+
+#[test]
+fn the_manual_page_of_the_file_is_up_to_date() {
+    up_to_date("contrib/man/tidegate.toml.5", &man_page::page());
+}
+
+/// Compares a page that is made from the tables with the one in the repository.
+fn up_to_date(page: &str, wanted: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(page);
     if std::env::var_os("UPDATE_EXPECT").is_some() {
-        std::fs::write(&path, &wanted).unwrap();
+        std::fs::write(&path, wanted).unwrap();
     }
     let found = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         found == wanted,
-        "run with UPDATE_EXPECT=1 and read the diff"
+        "{page}: run with UPDATE_EXPECT=1 and read the diff"
     );
 }
 
