@@ -1,6 +1,6 @@
 # Two commands do everything: `make demo` and `make test`.
 
-.PHONY: demo test lab build clean
+.PHONY: demo test lab build deb clean
 
 # A cluster in a box: round robin and other policies against Tidegate's own policy.
 demo:
@@ -25,6 +25,10 @@ lab:
 build:
 	@scripts/setup.sh build
 	@scripts/build.sh
+
+# A Debian package of it, in target/deb. See docs/install.md.
+deb: build
+	@scripts/deb.sh target/release/tidegate
 
 clean:
 	cargo clean
