@@ -191,14 +191,14 @@ client=$!
 printf '[[node]]\nname = "n2"\nsite = "shop"\naddress = "127.0.0.1:8000"\n' | inside tee -a /etc/tidegate/tidegate.toml >/dev/null
 inside systemctl reload tidegate || failed "it does not reload"
 within has n2 || failed "a reload does not bring the file's new node"
-is MainPID "$first" && is ActiveState active || failed "a reload has changed the service"
+within is ActiveState active && is MainPID "$first" || failed "a reload has changed the service"
 step "reloaded: n2 is there"
 
 inside sh -c 'echo nonsense >>/etc/tidegate/tidegate.toml'
 inside systemctl reload tidegate || true
 bad() { inside curl --silent http://127.0.0.1:9900/metrics | grep -q '^tidegate_reloads_total{result="failed"} 1$'; }
 within bad || failed "a reload of a file with an error does not say so"
-is ActiveState active && answers || failed "a file with an error ends the service"
+within is ActiveState active && answers || failed "a file with an error ends the service"
 inside sed -i '$d' /etc/tidegate/tidegate.toml
 step "a file with an error changes nothing"
 
@@ -229,6 +229,27 @@ restarted() { is NRestarts 1 && is ActiveState active && answers; }
 within restarted || failed "a process that took over is not restarted when it crashes"
 within has n3 || failed "a node that was added is gone after a crash"
 step "killed and started again: process $(property MainPID)"
+
+# The watchdog: a process that stands still is killed and started anew, one that goes on is not.
+inside mkdir -p /run/systemd/system/tidegate.service.d
+printf '[Service]\nWatchdogSec=5s\n' | inside tee /run/systemd/system/tidegate.service.d/watchdog.conf >/dev/null
+inside systemctl daemon-reload
+inside systemctl restart tidegate || failed "it does not start with a watchdog"
+fourth=$(property MainPID)
+tidegate upgrade >/dev/null || failed "no upgrade with a watchdog"
+within upgraded "$fourth" || failed "an upgrade with a watchdog does not change the main process"
+within gone "$fourth" || failed "the former process does not end"
+fifth=$(property MainPID)
+before=$(property WatchdogTimestampMonotonic)
+heard() { [ "$(property WatchdogTimestampMonotonic)" -gt "$before" ]; }
+within heard && is MainPID "$fifth" || failed "the watchdog hears nothing of a process that took over"
+inside systemctl kill --kill-whom=main --signal=STOP tidegate
+revived() { [ "$(property MainPID)" != "$fifth" ] && is NRestarts 1 && is ActiveState active && answers; }
+within revived || failed "a process that stands still is not started anew"
+[[ $(inside journalctl --no-pager --unit tidegate) == *"Watchdog timeout"* ]] || failed "it was not the watchdog that ended it"
+inside rm -r /run/systemd/system/tidegate.service.d
+inside systemctl daemon-reload
+step "stood still: killed by the watchdog and started again: process $(property MainPID)"
 
 inside systemctl stop tidegate || failed "it does not stop"
 is ActiveState inactive && is Result success || failed "it stops as a failure: $(property Result)"

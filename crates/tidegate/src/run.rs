@@ -20,6 +20,7 @@
 mod admin_socket;
 mod log_events;
 mod settings;
+mod watchdog;
 
 use std::convert::Infallible;
 use std::io::ErrorKind;
@@ -236,6 +237,7 @@ async fn serve(
     let mut upgrader = Upgrader::new(running.upgrades.take(), program, output)?;
     let mut succession = Succession::ready(running.proxy.addresses().to_vec(), no_change, output)?;
     notify::ready();
+    watchdog::begin(&plane, is_successor, output);
     let mut ending = loop {
         tokio::select! {
             () = stop.wait() => break Ending::Asked,
@@ -767,7 +769,10 @@ fn hung_up(plane: &Plane) {
         return;
     };
     // What comes of it is in the log.
-    tokio::spawn(async move { cluster.reload(false).await.ok() });
+    tokio::spawn(async move {
+        let _reloading = notify::Reloading::begin();
+        cluster.reload(false).await.ok();
+    });
 }
 
 /// SIGUSR1: the access log was renamed.

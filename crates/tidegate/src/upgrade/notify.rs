@@ -7,6 +7,8 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
+use tidegate_remote::clock;
+
 const SOCKET: &str = "NOTIFY_SOCKET";
 
 /// It serves.
@@ -17,6 +19,31 @@ pub(crate) fn ready() {
 /// It ends.
 pub(crate) fn stopping() {
     tell("STOPPING=1");
+}
+
+/// It goes on, which a watchdog waits for.
+pub(crate) fn alive() {
+    tell("WATCHDOG=1");
+}
+
+/// It reads its configuration again; when this is dropped, that is done.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Reloading(());
+
+impl Reloading {
+    /// Begins. The time says which reload is meant, to service managers that ask for one.
+    pub(crate) fn begin() -> Self {
+        let micros = clock::now().nanos() / 1000;
+        tell(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"));
+        Self(())
+    }
+}
+
+impl Drop for Reloading {
+    fn drop(&mut self) {
+        ready();
+    }
 }
 
 /// Another process is the service from now on.

@@ -415,6 +415,11 @@ impl FrontEnd {
         Self::launch(tidegate(), folder, configuration, more)
     }
 
+    /// By this command, which has an environment of its own, say.
+    pub(crate) fn start_by(command: Command, folder: &Path, configuration: &str) -> Self {
+        Self::launch(command, folder, configuration, "")
+    }
+
     /// As a process that may have so many files open.
     pub(crate) fn start_with_files(folder: &Path, configuration: &str, files: usize) -> Self {
         let mut limited = Command::new("sh");

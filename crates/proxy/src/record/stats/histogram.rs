@@ -78,6 +78,11 @@ impl Histogram {
         self.sum_micros.add(sample.micros);
     }
 
+    /// How many durations were counted.
+    pub(crate) fn count(&self) -> u64 {
+        self.buckets.iter().map(Counter::get).sum()
+    }
+
     /// Begins anew.
     pub(crate) fn clear(&self) {
         self.buckets.iter().for_each(Counter::clear);

@@ -365,6 +365,11 @@ impl Stats {
         followed.min().unwrap_or_default()
     }
 
+    /// How often the clock of each worker was served so far: a worker that hangs stands still here.
+    pub fn ticks(&self) -> Vec<u64> {
+        self.workers.iter().map(|it| it.lag.count()).collect()
+    }
+
     /// How many workers these are for.
     pub fn workers(&self) -> usize {
         self.workers.len()
