@@ -1,6 +1,6 @@
 # Two commands do everything: `make demo` and `make test`.
 
-.PHONY: demo test lab build deb clean
+.PHONY: demo test lab build deb container clean
 
 # A cluster in a box: round robin and other policies against Tidegate's own policy.
 demo:
@@ -29,6 +29,10 @@ build:
 # A Debian package of it, in target/deb. See docs/install.md.
 deb: build
 	@scripts/deb.sh target/release/tidegate
+
+# A container image of it, by buildah, podman or docker.
+container: build
+	@scripts/container.sh target/release/tidegate target/container tidegate
 
 clean:
 	cargo clean
