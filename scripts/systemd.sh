@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Runs the units of contrib/systemd under a real systemd: start, reload, upgrade, crash, stop; and the hooks of docs/moves.md.
 # usage: scripts/systemd.sh PROGRAM
+# TIDEGATE_UNITS is a folder with other units of the same names, as of a package; one may run as a user `tidegate`.
 # Ends with 77 and a reason where no systemd can run. It is the first process of namespaces of its own, and sees of this
 # machine only programs and libraries, which it cannot change.
 set -euo pipefail
 
 program=$(readlink -f "$1")
 here=$(cd "$(dirname "$0")/.." && pwd)
-units=$here/contrib/systemd
+units=${TIDEGATE_UNITS:-$here/contrib/systemd}
 systemd=/lib/systemd/systemd
 limit=20
 
@@ -43,6 +44,10 @@ if [ "${3:-}" = boot ]; then
   ln -s pts/ptmx dev/ptmx
   for folder in dev/shm run tmp; do mount -t tmpfs "$(basename $folder)" $folder; done
   cp /etc/passwd /etc/group etc/
+  if ! grep -q '^tidegate:' etc/passwd && grep -q '^User=tidegate$' "$units/tidegate.service"; then
+    echo 'tidegate:x:987:987::/nonexistent:/usr/sbin/nologin' >>etc/passwd
+    echo 'tidegate:x:987:' >>etc/group
+  fi
   printf 'passwd: files systemd\ngroup: files systemd\nhosts: files\n' >etc/nsswitch.conf
   tr -d - </proc/sys/kernel/random/uuid >etc/machine-id
   cp "$units"/*.service etc/systemd/system/
@@ -281,7 +286,7 @@ Type=oneshot
 ExecStart=/usr/sbin/nginx -t
 UNIT
 inside mkdir -p /etc/systemd/system/tidegate-agent.service.d
-write /etc/systemd/system/tidegate-agent.service.d/hooks.conf <"$units/tidegate-agent-hooks.conf"
+write /etc/systemd/system/tidegate-agent.service.d/hooks.conf <"$here/contrib/systemd/tidegate-agent-hooks.conf"
 {
   cat <<'FILE'
 [agent]

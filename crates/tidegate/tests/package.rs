@@ -9,6 +9,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::OnceLock;
 
 /// How a script says that a check cannot run here.
 const CANNOT: i32 = 77;
@@ -36,22 +37,39 @@ fn is_installed(program: &str) -> bool {
     found.is_ok()
 }
 
-/// The package, made into a folder of this name; nothing where Debian's tools are not installed.
-fn package(folder: &str) -> Option<PathBuf> {
-    for tool in ["dpkg-deb", "dpkg-shlibdeps"] {
-        if !is_installed(tool) {
-            println!("SKIPPED: {tool} is not installed");
+/// The package, which is made once, and a folder of this name for what a test makes of it; nothing where Debian's tools are not
+/// installed.
+fn package(name: &str) -> Option<(PathBuf, PathBuf)> {
+    static PACKAGE: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let package = match PACKAGE.get_or_init(make) {
+        Ok(package) => package.clone(),
+        Err(why) => {
+            println!("SKIPPED: {why}");
             return None;
         }
+    };
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder).unwrap();
     }
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    Some((package, folder))
+}
+
+fn make() -> Result<PathBuf, String> {
+    for tool in ["dpkg-deb", "dpkg-shlibdeps"] {
+        if !is_installed(tool) {
+            return Err(format!("{tool} is not installed"));
+        }
+    }
     let mut script = Command::new(root().join("scripts/deb.sh"));
-    script.arg(env!("CARGO_BIN_EXE_tidegate")).arg(folder);
+    script.arg(env!("CARGO_BIN_EXE_tidegate"));
+    script.arg(Path::new(env!("CARGO_TARGET_TMPDIR")).join("package"));
     // Quick to write; what is inside is the same.
     let output = script.env("DEB_COMPRESSION", "gzip").output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
     let path = text(&output.stdout);
-    Some(path.lines().last().unwrap().into())
+    Ok(path.lines().last().unwrap().into())
 }
 
 fn dpkg_deb(package: &Path, arguments: &[&str]) -> String {
@@ -61,9 +79,18 @@ fn dpkg_deb(package: &Path, arguments: &[&str]) -> String {
     text(&output.stdout)
 }
 
+/// The folder of the units in a package, which is unpacked into this folder.
+fn units(package: &Path, folder: &Path) -> PathBuf {
+    let folder = folder.join("files");
+    let mut extract = Command::new("dpkg-deb");
+    let output = extract.arg("--extract").arg(package).arg(&folder).output();
+    assert!(output.unwrap().status.success());
+    folder.join("usr/lib/systemd/system")
+}
+
 #[test]
 fn the_package_has_program_units_pages_and_completions() {
-    let Some(package) = package("package-contents") else {
+    let Some((package, _)) = package("package-contents") else {
         return;
     };
     let contents = dpkg_deb(&package, &["--contents"]);
@@ -89,7 +116,7 @@ fn the_package_has_program_units_pages_and_completions() {
 
 #[test]
 fn lintian_has_nothing_to_say_about_the_package() {
-    let Some(package) = package("package-lintian") else {
+    let Some((package, _)) = package("package-lintian") else {
         return;
     };
     if !is_installed("lintian") {
@@ -108,23 +135,19 @@ fn lintian_has_nothing_to_say_about_the_package() {
 
 #[test]
 fn systemd_finds_the_units_of_the_package_sound_and_closed() {
-    let Some(package) = package("package-units") else {
+    let Some((package, folder)) = package("package-units") else {
         return;
     };
     if !is_installed("systemd-analyze") {
         println!("SKIPPED: systemd-analyze is not installed");
         return;
     }
-    let folder = package.parent().unwrap().join("files");
-    let to = folder.to_str().unwrap();
-    let mut extract = Command::new("dpkg-deb");
-    let output = extract.arg("--extract").arg(&package).arg(to).output();
-    assert!(output.unwrap().status.success());
+    let units = units(&package, &folder);
     for (unit, most) in [
         ("tidegate.service", FRONT_END_EXPOSURE_MAX),
         ("tidegate-agent.service", AGENT_EXPOSURE_MAX),
     ] {
-        let path = folder.join("usr/lib/systemd/system").join(unit);
+        let path = units.join(unit);
         let analyze = |arguments: &[&str]| {
             let mut analyze = Command::new("systemd-analyze");
             let output = analyze.args(arguments).arg(&path).output().unwrap();
@@ -141,9 +164,37 @@ fn systemd_finds_the_units_of_the_package_sound_and_closed() {
     }
 }
 
+/// As a user that stays, which the units of `contrib/systemd` do without.
+#[test]
+fn the_units_of_the_package_do_what_they_say_under_systemd() {
+    let Some((package, folder)) = package("package-systemd") else {
+        return;
+    };
+    let packaged = units(&package, &folder);
+    let folder = folder.join("units");
+    std::fs::create_dir_all(&folder).unwrap();
+    for unit in ["tidegate.service", "tidegate-agent.service"] {
+        let text = std::fs::read_to_string(packaged.join(unit)).unwrap();
+        assert!(text.contains("=/usr/bin/tidegate "), "{text}");
+        // The script's system has the program there.
+        let text = text.replace("/usr/bin/tidegate", "/usr/local/bin/tidegate");
+        std::fs::write(folder.join(unit), text).unwrap();
+    }
+    let mut script = Command::new(root().join("scripts/systemd.sh"));
+    script.arg(env!("CARGO_BIN_EXE_tidegate"));
+    let output = script.env("TIDEGATE_UNITS", &folder).output().unwrap();
+    if output.status.code() == Some(CANNOT) {
+        println!("SKIPPED: {}", text(&output.stderr).trim());
+        return;
+    }
+    assert!(output.status.success(), "{}", said(&output));
+    let steps = text(&output.stdout);
+    assert!(steps.contains("systemd: no request was lost\n"), "{steps}");
+}
+
 #[test]
 fn it_is_installed_replaced_and_purged_without_a_trace() {
-    let Some(package) = package("package-installed") else {
+    let Some((package, _)) = package("package-installed") else {
         return;
     };
     let mut script = Command::new(root().join("scripts/deb_check.sh"));
