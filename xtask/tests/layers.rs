@@ -100,7 +100,7 @@ const CRATES: &[(&str, Layers)] = &[
             &["sockets", "wire"],
             &["config"],
             &["record"],
-            &["base", "head", "refusal"],
+            &["base", "head", "refusal", "route"],
             &["gate"],
             &["connection"],
             &["upstream"],

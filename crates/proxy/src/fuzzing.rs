@@ -10,6 +10,11 @@ pub fn chunks(bytes: &[u8]) {
     crate::wire::chunks::invariants::check(bytes);
 }
 
+/// Any bytes as a request's target that routes meet.
+pub fn route(bytes: &[u8]) {
+    crate::route::invariants::check(bytes);
+}
+
 /// Any bytes as a value of a header in which a node reports its load.
 pub fn load_header(bytes: &[u8]) {
     crate::response::orca::invariants::check(bytes);
@@ -36,6 +41,12 @@ mod tests {
     fn the_corpus_of_chunks_keeps_the_invariants() {
         // `replay` asserts that there is a corpus, and the check its invariants.
         replay("chunks", ODD, super::chunks);
+    }
+
+    #[test]
+    fn the_corpus_of_targets_keeps_the_invariants() {
+        // `replay` asserts that there is a corpus, and the check its invariants.
+        replay("route", b"/.%2eEfF?&=ab\\*", super::route);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! ```text
 //!  listen ───> request ─────────> gate ────────────> forward ──> upstream ──> node
 //!  accept      head checks        throttle           tries       pool
-//!  stage 0     site, priority     delay experiment   retries     connection
+//!  stage 0     site, route        delay experiment   retries     connection
 //!    │         record             queue for room                     │
 //!    v                                                               v
 //!  linger <─── client <────────── response: head, body, tunnel; or a refusal
@@ -38,6 +38,7 @@ mod record;
 mod refusal;
 mod request;
 mod response;
+mod route;
 mod sockets;
 mod upstream;
 mod wire;
@@ -45,6 +46,10 @@ mod worker;
 
 pub use base::TICK;
 pub use config::requests::RequestConfig;
+pub use config::route::{
+    HeaderChanges, PathPattern, PathPatternError, RouteAction, RouteConditions, RouteConfig,
+    Template, TemplateError, Wanted,
+};
 pub use config::site::{
     AnswerConfig, CustomBody, LimitStatus, PriorityConfig, Quota, SessionConfig, SessionSource,
     SiteConfig,
@@ -68,5 +73,6 @@ pub use record::stats::{
     HistogramSnapshot, LastError, NodeError, NodeSnapshot, STATUS_CLASSES, SiteSnapshot, Snapshot,
     Stats,
 };
+pub use route::{is_framing, is_needed, is_served};
 pub use sockets::{BACKLOG, ListenerSockets, PortSharing, Ports, is_own_fault, listen_first};
 pub use worker::{LoadReports, ReportCounts, ReportingNode, RequestSetter, Shared, SiteSetter};

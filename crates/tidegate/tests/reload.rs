@@ -239,7 +239,7 @@ fn settings_of_a_site_change_at_once() {
     std::fs::write(scene.folder.join("sorry.txt"), "later").unwrap();
     let plan = scene.reload(&[]);
     assert!(
-        plan.contains("site shop has another body for refusals"),
+        plan.contains("site shop has other bodies of answers"),
         "{plan}"
     );
     eventually("the other words", || {

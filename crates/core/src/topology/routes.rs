@@ -120,7 +120,7 @@ impl Routes {
     pub fn site(&self, host: &str, path: &str) -> Option<SiteId> {
         let query = path.bytes().position(|byte| matches!(byte, b'?' | b'#'));
         let path = &path[..query.unwrap_or(path.len())];
-        let host = bare(host);
+        let host = bare_host(host);
         if host.len() > HOST_BYTES_MAX {
             // No site can have such a host.
             return find(&self.rest, path);
@@ -206,7 +206,7 @@ impl Routes {
         if name.contains(|c: char| c == '/' || c.is_whitespace() || c.is_control()) {
             return Err("it has a character that no host has");
         }
-        if bare(name) != name {
+        if bare_host(name) != name {
             return Err("a host is given without port and final dot");
         }
         let name = name.to_ascii_lowercase().into_boxed_str();
@@ -214,8 +214,8 @@ impl Routes {
     }
 }
 
-/// The host without its port and without one final dot.
-fn bare(host: &str) -> &str {
+/// A host without its port and without one final dot.
+pub fn bare_host(host: &str) -> &str {
     let bracket = match host.starts_with('[') {
         // An IPv6 literal has colons of its own.
         true => host.rfind(']'),

@@ -2,6 +2,7 @@
 //! elsewhere.
 
 pub(crate) mod requests;
+pub(crate) mod route;
 pub(crate) mod site;
 
 use std::net::{IpAddr, SocketAddr};

@@ -1,15 +1,20 @@
 //! Settings of one site, besides what the topology says. Plain values.
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderName;
 use tidegate_core::retry_budget::RetryConfig;
 
+use super::route::RouteConfig;
+
 /// One site.
 #[derive(Clone, Debug, Default)]
 pub struct SiteConfig {
+    /// What becomes of some of its requests; the first that fits counts.
+    pub routes: Arc<[RouteConfig]>,
     /// How refused requests are answered.
     pub answers: AnswerConfig,
     /// Which priority a request has.
@@ -21,6 +26,14 @@ pub struct SiteConfig {
     /// Its nodes report their load in the header `endpoint-load-metrics`. The header is read, and
     /// not passed on.
     pub load_header: bool,
+}
+
+impl SiteConfig {
+    /// The bodies of answers that are not nodes'.
+    pub fn bodies(&self) -> impl Iterator<Item = &CustomBody> {
+        let of_routes = self.routes.iter().filter_map(RouteConfig::body);
+        self.answers.body.iter().chain(of_routes)
+    }
 }
 
 /// How refused requests are answered.

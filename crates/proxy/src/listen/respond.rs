@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use http::{Request, Response};
+use http_body::Body;
 use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 
@@ -17,7 +18,9 @@ use crate::head;
 use crate::record::reason::Reason;
 use crate::refusal::options_answer;
 use crate::request::{self, Admitted, Client, RequestGuard, RequestTraits, Wait};
-use crate::response::{Delivery, ResponseBody, Tunnel, deliver, refused, settle_connection};
+use crate::response::{
+    Delivery, ResponseBody, Tunnel, deliver, refused, routed, settle_connection,
+};
 use crate::upstream::Sent;
 use crate::upstream::body::RequestBody;
 
@@ -68,9 +71,13 @@ pub(crate) fn respond(
             settle_connection(&client.connection, &mut response);
             return Responder::answered(response);
         }
+        Ok(Admitted::Answered(answer)) => {
+            let is_whole = request.body().is_end_stream();
+            return Responder::answered(routed(client, guard, answer, is_whole));
+        }
         Err(reason) => return Responder::answered(refused(guard, reason)),
     };
-    let request = match request::prepare(client, request, &traits.facts) {
+    let request = match request::prepare(client, &mut guard, request, &traits.facts) {
         Ok(request) => request,
         Err(reason) => return Responder::answered(refused(guard, reason)),
     };

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use bytes::Bytes;
 use http::header::UPGRADE;
-use http::{Request, StatusCode};
+use http::{Request, Response, StatusCode};
 use http_body::Body;
 use hyper::body::Incoming;
 use tidegate_core::picker::Arrival;
@@ -23,6 +24,7 @@ use crate::gate::queue::InQueue;
 use crate::gate::throttle::{InThrottle, Met};
 use crate::head::{self, CheckedHead, HeadInfo, Hop};
 use crate::record::reason::Reason;
+use crate::route;
 use crate::upstream::body::RequestBody;
 
 /// What of a request matters once it is on its way.
@@ -39,6 +41,8 @@ pub(crate) struct RequestTraits {
 pub(crate) enum Admitted {
     /// It ends here: OPTIONS that has come as far as it may.
     Ends,
+    /// Its route answers it.
+    Answered(Response<Bytes>),
     /// It has a node.
     Ready(RequestTraits),
     /// It cannot go on yet.
@@ -67,7 +71,9 @@ pub(crate) fn admit(
         return Ok(Admitted::Ends);
     }
     let wait = match enter(client, guard, request, &checked) {
-        Ok(wait) => wait,
+        Ok(Entered::Goes) => None,
+        Ok(Entered::Waits(wait)) => Some(wait),
+        Ok(Entered::Answered(answer)) => return Ok(Admitted::Answered(answer)),
         Err(reason) => {
             guard.note_form(request.headers());
             return Err(reason);
@@ -134,7 +140,9 @@ async fn until_passed(
         throttled.pass(now);
         connection.take_place(passed);
     }
-    if let Some((delayed, hold)) = worker.delays.assign(target, now) {
+    // A path that was rewritten is not the class's any more: such a request is no part of a test.
+    let is_rewritten = state.route.as_ref().is_some_and(|it| it.rewrites());
+    if !is_rewritten && let Some((delayed, hold)) = worker.delays.assign(target, now) {
         state.delayed = Some(delayed);
         return until_over(client, guard, hold, arrival).await;
     }
@@ -196,14 +204,23 @@ fn uri_target<B>(request: &Request<B>) -> &str {
     target.map_or("", |target| target.as_str())
 }
 
-/// Checks what the head alone does not tell, finds the site, asks its throttle and its test, if it has
-/// them, and then for a node: it has one now, or waits.
+/// What becomes of a request of a site.
+enum Entered {
+    /// It has a node.
+    Goes,
+    /// It cannot go on yet.
+    Waits(Wait),
+    /// Its route answers it.
+    Answered(Response<Bytes>),
+}
+
+/// Checks what the head alone does not tell, and finds the site and its route.
 fn enter(
     client: &Client,
     guard: &mut RequestGuard,
     request: &Request<Incoming>,
     checked: &CheckedHead<'_>,
-) -> Result<Option<Wait>, Reason> {
+) -> Result<Entered, Reason> {
     let (worker, connection) = (&client.worker, &client.connection);
     let base = &worker.base;
     let facts = &checked.facts;
@@ -233,12 +250,35 @@ fn enter(
         return Err(Reason::ClientGone);
     };
     state.site = Some(site);
-    state.tunnel = tunnel;
     if let Some(counters) = base.stats().site(site) {
         counters.requests.add(1);
     }
+    state.route = match worker.sites.routes(site) {
+        Some(routes) => route::find(&routes, checked.host, request),
+        None => None,
+    };
+    if let Some(route) = &state.route
+        && let Some(answer) = route.answer(checked.host, request)
+    {
+        return Ok(Entered::Answered(answer));
+    }
+    state.tunnel = tunnel;
+    let waits = enter_site(client, guard, request, site)?;
+    Ok(waits.map_or(Entered::Goes, Entered::Waits))
+}
+
+/// Asks the throttle and the test of a site's request, if it has them, and then for a node: it has one now, or waits.
+fn enter_site(
+    client: &Client,
+    guard: &mut RequestGuard,
+    request: &Request<Incoming>,
+    site: SiteId,
+) -> Result<Option<Wait>, Reason> {
+    let (worker, connection) = (&client.worker, &client.connection);
+    let base = &worker.base;
+    let (path, headers) = (path(request), request.headers());
+    let state = guard.state().ok_or(Reason::ClientGone)?;
     let now = state.arrived_at;
-    let headers = request.headers();
     state.session = worker.sites.on_request(site, headers);
     let established =
         (state.session).is_some_and(|session| worker.sites.is_established(site, session, now));
@@ -276,6 +316,7 @@ fn enter(
 /// The request as it goes to a node.
 pub(crate) fn prepare(
     client: &Client,
+    guard: &mut RequestGuard,
     mut request: Request<Incoming>,
     facts: &HeadInfo,
 ) -> Result<Request<RequestBody>, Reason> {
@@ -291,6 +332,9 @@ pub(crate) fn prepare(
             client_value: &connection.client_value,
         },
     )?;
+    if let Some(route) = guard.state().and_then(|state| state.route.as_ref()) {
+        route.change(&mut request)?;
+    }
     if !has_body {
         return Ok(request.map(|_| RequestBody::Empty));
     }

@@ -173,7 +173,21 @@ impl RequestGuard {
         self.finish(Some(reason));
     }
 
-    /// The request is answered by ourselves, with this status and so many bytes.
+    /// The request is answered by its route, with this status and so many bytes; `is_whole` if all of it was read.
+    pub(crate) fn answer(&mut self, status: u16, bytes: u64, is_whole: bool) {
+        if let Some(state) = self.state() {
+            state.status = status;
+            state.bytes = bytes;
+        }
+        if let Some(client) = self.client()
+            && !is_whole
+        {
+            client.connection.refused.set(true);
+        }
+        self.complete();
+    }
+
+    /// The request is refused by ourselves, with this status and so many bytes.
     pub(crate) fn refuse(&mut self, reason: Reason, status: u16, bytes: u64) {
         if let Some(state) = self.state() {
             state.status = status;

@@ -16,6 +16,7 @@ use crate::head::classify::SessionHash;
 use crate::record::log::{Line, Recent, Tail};
 use crate::record::reason::Reason;
 use crate::refusal::Form;
+use crate::route::Route;
 use crate::worker::Worker;
 use crate::worker::seats::Seat;
 
@@ -38,6 +39,8 @@ pub(crate) struct RequestState {
     pub(crate) retry_denied: bool,
     /// Whose request it is; taken when it is let in.
     pub(crate) session: Option<SessionHash>,
+    /// The route of its site that it is of.
+    pub(crate) route: Option<Route>,
     /// The throttle that it has met.
     pub(crate) throttled: Option<Throttled>,
     /// The hold of a test.
@@ -69,6 +72,7 @@ impl Default for RequestState {
             tried: Vec::new(),
             retry_denied: false,
             session: None,
+            route: None,
             throttled: None,
             delayed: None,
             tunnel: None,
@@ -297,6 +301,7 @@ impl RequestState {
         self.retry_denied = false;
         self.session = None;
         self.delayed = None;
+        self.route = None;
         self.tunnel = None;
         self.form = Form::Http;
         self.status = 0;

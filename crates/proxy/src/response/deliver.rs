@@ -1,5 +1,6 @@
 //! The response head on its way back, and what follows it.
 
+use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH};
 use http::{HeaderValue, Response, StatusCode, Version};
 use http_body::Body;
@@ -66,6 +67,7 @@ pub(crate) fn deliver(
     if seen.load_metrics {
         read_load(worker, &mut guard, &mut parts.headers);
     }
+    change_by_route(&mut guard, &mut parts.headers);
     if settings.names_node() {
         name_node(worker, &mut guard, &mut parts.headers);
     }
@@ -95,6 +97,15 @@ pub(crate) fn deliver(
     Delivery::Response(response)
 }
 
+/// The head that a client gets, as its route will have it.
+fn change_by_route(guard: &mut RequestGuard, headers: &mut http::HeaderMap) {
+    if let Some(route) = guard.state().and_then(|state| state.route.as_ref())
+        && !route.response_headers.is_empty()
+    {
+        route.response_headers.apply(headers);
+    }
+}
+
 /// Whether a node that switches protocols names only those that the client asked for (RFC 9110 §7.8).
 fn is_asked_for(guard: &mut RequestGuard, headers: &http::HeaderMap) -> bool {
     let tunnel = guard.state().and_then(|state| state.tunnel.as_ref());
@@ -105,6 +116,21 @@ fn is_asked_for(guard: &mut RequestGuard, headers: &http::HeaderMap) -> bool {
 fn begins(client: &Client, body: &Incoming, head: HeadInfo) -> bool {
     let upstream = client.upstream.borrow();
     (upstream.as_ref()).is_none_or(|upstream| upstream.expect(body, !head.chunked))
+}
+
+/// The answer of a request's route; `is_whole` if all of the request was read.
+#[cold]
+pub(crate) fn routed(
+    client: &Client,
+    mut guard: RequestGuard,
+    answer: Response<Bytes>,
+    is_whole: bool,
+) -> Response<ResponseBody> {
+    let mut response = answer.map(ResponseBody::from);
+    let bytes = response.body().size_hint().lower();
+    guard.answer(response.status().as_u16(), bytes, is_whole);
+    settle_connection(&client.connection, &mut response);
+    response
 }
 
 /// An answer of our own instead of the node's.

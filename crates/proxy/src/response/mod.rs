@@ -7,5 +7,5 @@ mod pacing;
 mod tunnel;
 
 pub(crate) use body::ResponseBody;
-pub(crate) use deliver::{Delivery, deliver, refused, settle_connection};
+pub(crate) use deliver::{Delivery, deliver, refused, routed, settle_connection};
 pub(crate) use tunnel::Tunnel;

@@ -17,6 +17,7 @@ use tidegate_core::time::Timestamp;
 use tidegate_core::topology::SiteId;
 
 use crate::base::WorkerBase;
+use crate::config::route::RouteConfig;
 use crate::config::site::SiteConfig;
 use crate::head::classify::{PriorityRules, SessionHash, SessionTables};
 use crate::record::reason::Reason;
@@ -167,6 +168,13 @@ impl Sites {
             site.established.add(1);
         }
         established
+    }
+
+    /// The site's routes, where it has some.
+    pub(crate) fn routes(&self, site: SiteId) -> Option<Arc<[RouteConfig]>> {
+        let ready = self.ready.borrow();
+        let site = ready.settings.configs.get(site.index())?;
+        (!site.routes.is_empty()).then(|| Arc::clone(&site.routes))
     }
 
     /// Whether the site's nodes report their load in responses.

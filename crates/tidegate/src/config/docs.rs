@@ -21,6 +21,7 @@ use super::group::GroupFile;
 use super::policy::PolicySetting;
 use super::reconfigure::{ReconfigureFile, SiteNodesFile};
 use super::reported::{ObjectFile, PeriodsFile};
+use super::route::RouteFile;
 use super::setting::{Encoded, KeyDocs, Table, TableDocs, inline};
 use super::soft_limits::{AgentSoftLimitsFile, SoftLimitsFile};
 use super::throttle::ThrottleFile;
@@ -62,6 +63,7 @@ pub(super) fn sections() -> Vec<(&'static str, TableDocs)> {
         ("[admin]", AdminFile::docs()),
         ("[[listener]]", ListenerFile::docs()),
         ("[[site]]", SiteFile::docs()),
+        ("[[site.route]]", RouteFile::docs()),
         ("[[site]] policy = { … }", PolicySetting::table_docs()),
         (ADMISSION, AdmissionFile::docs()),
         (

@@ -24,6 +24,7 @@ use super::reconfigure::{ReconfigureFile, SiteNodesFile};
 use super::reported::{
     AuthName, ObjectFile, PERIOD_MAX, PERIOD_MIN, PeriodsFile, PrivacyName, SnmpVersionName,
 };
+use super::route::RouteFile;
 use super::setting::{At, names, table};
 use super::soft_limits::{AgentSoftLimitsFile, SoftLimitsFile};
 use super::throttle::ThrottleFile;
@@ -147,6 +148,8 @@ table! {
         policy: PolicySetting = PolicySetting::default();
         /// Which requests come in at all.
         admission: AdmissionFile = defaults();
+        /// What becomes of some of its requests before a node is picked; the first that fits counts.
+        route: Vec<At<RouteFile>> = Vec::new();
         /// Retries of requests that failed at a node.
         retry_budget: RetryBudgetFile = defaults();
         /// How long a node that is new or back takes to get its full share of requests, while others serve the site: for

@@ -38,6 +38,7 @@ pub(crate) mod print;
 pub(crate) mod problem;
 pub(crate) mod reconfigure;
 mod reported;
+mod route;
 pub(crate) mod setting;
 mod site;
 mod soft_limits;

@@ -16,6 +16,7 @@ use super::answers::{Named, PriorityFile, SessionFile};
 use super::bounded;
 use super::file::{AdmissionFile, SiteFile};
 use super::problem::{Problem, Problems};
+use super::route;
 use super::setting::At;
 
 /// Bytes that a header's or a cookie's name has beside letters and digits (RFC 9110 §5.6.2).
@@ -40,7 +41,9 @@ pub(super) fn config(
         None => Some(None),
         Some(session) => checker.sessions(session).map(Some),
     };
+    let routes = route::configs(&site.route, folder, checker.problems);
     Some(SiteConfig {
+        routes: routes?.into(),
         answers: answers?,
         priorities: priorities?,
         sessions: sessions?,
@@ -247,7 +250,7 @@ impl Checker<'_, '_> {
 }
 
 /// Reads a body; its type follows from the extension.
-fn load_body(path: &Path) -> Result<CustomBody, String> {
+pub(super) fn load_body(path: &Path) -> Result<CustomBody, String> {
     let most = CustomBody::BYTES_MAX;
     let content_type = content_type(path)?;
     let body = bounded::regular(path).and_then(|file| bounded::text(file, most))?;

@@ -737,10 +737,9 @@ fn unseen(before: &Begun, after: &Begun) -> Vec<String> {
     let bodies = sites.by_ref().filter(|(site, config)| {
         let mut was = before.wanted.cluster.sites.iter().zip(&before.wanted.sites);
         let was = was.find(|(it, _)| it.name == site.name);
-        was.is_some_and(|(_, was)| was.answers.body != config.answers.body)
+        was.is_some_and(|(_, was)| !was.bodies().eq(config.bodies()))
     });
-    let bodies =
-        bodies.map(|(site, _)| format!("site {} has another body for refusals", site.name));
+    let bodies = bodies.map(|(site, _)| format!("site {} has other bodies of answers", site.name));
     keys.into_iter().chain(bodies).collect()
 }
 
