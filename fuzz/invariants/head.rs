@@ -14,10 +14,11 @@ use http::header::{
 use http::{HeaderMap, Request, StatusCode, Version};
 
 use super::{
-    Hop, KEEP_ALIVE, PROXY_CONNECTION, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO,
-    check as check_head, is_claim, is_folded, prepare, prepare_response,
+    Hop, KEEP_ALIVE, PROXY_CONNECTION, X_FORWARDED_FOR, check as check_head, is_claim, is_folded,
+    prepare, prepare_response,
 };
 use crate::config::{ForwardedConfig, Limits};
+use crate::head::forwarded::{X_FORWARDED_HOST, X_FORWARDED_PROTO};
 
 const CLIENT: &str = "192.0.2.7";
 const FIELDS_MAX: usize = 100;
@@ -39,6 +40,9 @@ pub(crate) fn check(bytes: &[u8]) {
                 config: &config,
                 client: CLIENT.parse().expect("an address"),
                 client_value: &client_value,
+                scheme: "http",
+                asks_certificate: false,
+                certificate: None,
             };
             if prepare(&mut request, &facts, has_body, &hop).is_ok() {
                 goes_on(&request, &host);

@@ -97,7 +97,7 @@ const CRATES: &[(&str, Layers)] = &[
     (
         "proxy",
         &[
-            &["sockets", "wire"],
+            &["sockets", "stream", "tls", "wire"],
             &["config"],
             &["record"],
             &["base", "head", "refusal", "route"],

@@ -99,7 +99,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
         stats: Arc::new(Stats::new(1, 1, nodes.len())),
     });
     let mut config = ProxyConfig::new(if refuses { standing_clock } else { clock });
-    config.listeners.push(ListenerConfig { address: *listen });
+    config.listeners.push(ListenerConfig::plain(*listen));
     // Discovery's rings get requests, as in a front-end; they are not read, so there is room for all.
     config.events = 1 << 16;
     let proxy = Proxy::start(config, Arc::clone(&shared))?;

@@ -1,4 +1,4 @@
-//! The data plane: plain HTTP/1.1 between clients and nodes.
+//! The data plane: HTTP/1.1 between clients and nodes, with TLS towards clients where a listener has it.
 //!
 //! A request meets the folders in this order, and each of them once on its way in and once on its way out:
 //!
@@ -17,7 +17,7 @@
 //! from task to task. What a request holds — ticket, upstream connection, place in the books —
 //! hangs on one guard, so a client that leaves takes it all along.
 //!
-//! What this crate does **not** know: TLS, HTTP/2, configuration files, and which node is best
+//! What this crate does **not** know: TLS towards nodes, HTTP/2, configuration files, and which node is best
 //! (the core does). It answers `404` to hosts and paths of no site, `503` when there is no room
 //! or what else the site is to say then, and names every refusal in `x-tidegate-reason`; see
 //! [`Reason`].
@@ -40,11 +40,14 @@ mod request;
 mod response;
 mod route;
 mod sockets;
+mod stream;
+mod tls;
 mod upstream;
 mod wire;
 mod worker;
 
 pub use base::TICK;
+pub use config::listener::{ListenerConfig, ListenerPlan};
 pub use config::requests::RequestConfig;
 pub use config::route::{
     HeaderChanges, PathPattern, PathPatternError, RouteAction, RouteConditions, RouteConfig,
@@ -55,8 +58,8 @@ pub use config::site::{
     SiteConfig,
 };
 pub use config::{
-    ForwardedConfig, Limits, ListenerConfig, LogConfig, LogFormat, LogTarget, Network,
-    NetworkError, ProxyConfig, ProxyThread, Timeouts,
+    ForwardedConfig, Limits, LogConfig, LogFormat, LogTarget, Network, NetworkError, ProxyConfig,
+    ProxyThread, Timeouts,
 };
 pub use gate::delay::{
     Assignments, DelayExperimentCounters, DelayExperimentError, DelayExperiments,
@@ -75,4 +78,8 @@ pub use record::stats::{
 };
 pub use route::{is_framing, is_needed, is_served};
 pub use sockets::{BACKLOG, ListenerSockets, PortSharing, Ports, is_own_fault, listen_first};
+pub use tls::{
+    Certificate, CertificateError, CertificateOrKeyError, ClientCertificates, Handshake,
+    HandshakeFailure, KeyError, ServerTls, TlsConfig, TlsError, TlsVersion,
+};
 pub use worker::{LoadReports, ReportCounts, ReportingNode, RequestSetter, Shared, SiteSetter};

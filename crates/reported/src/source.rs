@@ -27,7 +27,8 @@ impl Secret {
         is_line.then(|| Self::new(line))
     }
 
-    pub(crate) fn reveal(&self) -> &str {
+    /// The text, for what it is the secret of; never for a log.
+    pub fn reveal(&self) -> &str {
         &self.0
     }
 }

@@ -54,7 +54,7 @@ impl Kept {
             Self::All => CapabilitySet::all(),
             Self::Nothing | Self::Marks => CLOSING,
         };
-        let mut ports = front_end.listeners.iter().map(|address| address.port());
+        let mut ports = front_end.listeners.iter().map(|it| it.address.port());
         if ports.any(is_privileged) || is_privileged(admin_port) {
             set |= CapabilitySet::NET_BIND_SERVICE;
         }

@@ -1,11 +1,12 @@
 //! Settings of the data plane at its start. Plain values with defaults; parsing a file belongs
 //! elsewhere.
 
+pub(crate) mod listener;
 pub(crate) mod requests;
 pub(crate) mod route;
 pub(crate) mod site;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -14,14 +15,8 @@ use http::HeaderName;
 use tidegate_core::time::Timestamp;
 
 use crate::sockets::Ports;
+use listener::ListenerConfig;
 use site::SiteConfig;
-
-/// A socket that clients connect to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ListenerConfig {
-    /// Where to listen. Port 0 takes a free port, the same for all workers.
-    pub address: SocketAddr,
-}
 
 /// Limits; each has a named refusal.
 ///

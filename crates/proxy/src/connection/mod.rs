@@ -13,9 +13,10 @@
 
 pub(crate) mod departure;
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::BytesMut;
@@ -26,6 +27,7 @@ use tidegate_core::picker::Resting;
 use tidegate_core::topology::NodeId;
 
 use crate::base::{Removal, Settings, Ticks, WorkerBase};
+use crate::config::listener::ListenerPlan;
 use crate::gate::place::Place;
 use crate::gate::throttle::Passed;
 use crate::record::reason::Reason;
@@ -72,11 +74,23 @@ enum Repose {
     Rests(#[expect(dead_code, reason = "the request rests while it is kept")] Resting),
 }
 
+/// What the handshake of a connection has shown.
+pub(crate) struct TlsSession {
+    /// The name that the client has asked for.
+    pub(crate) name: Option<Box<str>>,
+    /// Its certificate, as a header value.
+    pub(crate) identity: Option<HeaderValue>,
+}
+
 /// See the module.
 pub(crate) struct ClientConnection {
     pub(crate) base: Rc<WorkerBase>,
     /// Whether the listener that it came by was taken out.
     pub(crate) listener: Rc<Removal>,
+    /// How that listener served connections when this one came.
+    pub(crate) plan: Arc<ListenerPlan>,
+    /// What its handshake has shown, where it is one of TLS.
+    pub(crate) tls: OnceCell<Box<TlsSession>>,
     /// What its present request is served by.
     pub(crate) settings: Settings,
     pub(crate) client: IpAddr,
@@ -135,7 +149,12 @@ pub(crate) struct ClientConnection {
 }
 
 impl ClientConnection {
-    pub(crate) fn new(base: Rc<WorkerBase>, client: IpAddr, listener: Rc<Removal>) -> Rc<Self> {
+    pub(crate) fn new(
+        base: Rc<WorkerBase>,
+        client: IpAddr,
+        listener: Rc<Removal>,
+        plan: Arc<ListenerPlan>,
+    ) -> Rc<Self> {
         let client = client.to_canonical();
         let text = client.to_string();
         let client_value =
@@ -146,6 +165,8 @@ impl ClientConnection {
         Rc::new(Self {
             base,
             listener,
+            plan,
+            tls: OnceCell::new(),
             settings,
             client,
             client_value,
@@ -178,6 +199,25 @@ impl ClientConnection {
             cut: Cell::new(false),
             inflow: RefCell::new(Inflow::of_client()),
         })
+    }
+
+    /// Of the URLs that its requests have.
+    pub(crate) fn scheme(&self) -> &'static str {
+        match self.plan.tls {
+            None => "http",
+            Some(_) => "https",
+        }
+    }
+
+    /// Whether its client was asked for a certificate.
+    pub(crate) fn asks_certificate(&self) -> bool {
+        self.plan.tls.as_ref().is_some_and(|tls| tls.asks_clients())
+    }
+
+    /// Whether the certificate that its client was shown is for this host, where it was shown one.
+    pub(crate) fn is_shown_for(&self, host: &str) -> bool {
+        let name = self.tls.get().and_then(|session| session.name.as_deref());
+        (self.plan.tls.as_ref()).is_none_or(|tls| tls.covers(name, host))
     }
 
     /// The client's address as text.

@@ -27,20 +27,21 @@
 
 pub(crate) mod classify;
 mod cookie;
+mod forwarded;
 pub(crate) mod interim;
 mod length;
 
-use std::net::IpAddr;
-
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, EXPECT, FORWARDED, HOST, HeaderName, HeaderValue, MAX_FORWARDS, TE,
-    TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
+    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderName, HeaderValue, MAX_FORWARDS, TE, TRAILER,
+    TRANSFER_ENCODING, UPGRADE, VIA,
 };
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Request, StatusCode, Uri, Version};
 
 use crate::config::ForwardedConfig;
 use crate::record::reason::Reason;
+pub(crate) use forwarded::Hop;
+use forwarded::tell_client;
 use length::{is_plain_length, one_length};
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
@@ -48,8 +49,6 @@ const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection")
 pub(crate) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// No field of HTTP: gateways make `HTTP_PROXY` of it, by which programs choose a proxy (CVE-2016-5385 and others).
 const PROXY: HeaderName = HeaderName::from_static("proxy");
-const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 pub(crate) const LOAD_METRICS: HeaderName = HeaderName::from_static("endpoint-load-metrics");
 pub(crate) const LOAD_METRICS_BIN: HeaderName =
     HeaderName::from_static("endpoint-load-metrics-bin");
@@ -506,15 +505,6 @@ fn absolute_host(uri: &Uri) -> Result<&str, Reason> {
     }
 }
 
-/// What a request's head becomes depends on its client and its node.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Hop<'a> {
-    pub(crate) config: &'a ForwardedConfig,
-    pub(crate) client: IpAddr,
-    /// The client's address as a header value, made once per connection.
-    pub(crate) client_value: &'a HeaderValue,
-}
-
 /// Makes a checked request's head ready for a node.
 pub(crate) fn prepare<B>(
     request: &mut Request<B>,
@@ -621,47 +611,6 @@ fn count_down(headers: &mut HeaderMap) {
     };
 }
 
-fn tell_client(headers: &mut HeaderMap, facts: &HeadInfo, hop: &Hop<'_>) {
-    let config = hop.config;
-    let trusted = config.trusted.iter().any(|it| it.contains(hop.client));
-    if facts.claims && !trusted {
-        drop_all(headers, |name| is_claim(name) && !config.keeps(name));
-    }
-    if facts.proxy && !config.keeps(PROXY.as_str()) {
-        headers.remove(PROXY);
-    }
-    let appends = facts.claims && trusted;
-    if config.forwarded {
-        append(headers, FORWARDED, forwarded_element(headers, hop), appends);
-    }
-    if config.x_forwarded {
-        if appends {
-            let client = Some(hop.client_value.clone());
-            append(headers, X_FORWARDED_FOR, client, true);
-            if !headers.contains_key(X_FORWARDED_PROTO) {
-                headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static("http"));
-            }
-            if !headers.contains_key(X_FORWARDED_HOST)
-                && let Some(host) = host_of(headers).cloned()
-            {
-                headers.insert(X_FORWARDED_HOST, host);
-            }
-        } else {
-            headers.insert(X_FORWARDED_FOR, hop.client_value.clone());
-            headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static("http"));
-            if let Some(host) = host_of(headers).cloned() {
-                headers.insert(X_FORWARDED_HOST, host);
-            }
-        }
-    }
-}
-
-/// The `Host`. Clients send it first, so that it is found sooner by looking than by its hash.
-fn host_of(headers: &HeaderMap) -> Option<&HeaderValue> {
-    let mut fields = headers.iter();
-    fields.find_map(|(name, value)| (*name == HOST).then_some(value))
-}
-
 /// Sets a list field, or adds to what stands there, as one line.
 fn append(headers: &mut HeaderMap, name: HeaderName, more: Option<HeaderValue>, appends: bool) {
     let Some(more) = more else { return };
@@ -680,21 +629,6 @@ fn append(headers: &mut HeaderMap, name: HeaderName, more: Option<HeaderValue>, 
     if let Ok(value) = HeaderValue::from_maybe_shared(bytes::Bytes::from(list)) {
         headers.insert(name, value);
     }
-}
-
-fn forwarded_element(headers: &HeaderMap, hop: &Hop<'_>) -> Option<HeaderValue> {
-    let mut element = match hop.client.to_canonical() {
-        IpAddr::V4(client) => format!("for={client}"),
-        IpAddr::V6(client) => format!("for=\"[{client}]\""),
-    };
-    // A checked host has neither quotes nor backslashes.
-    if let Some(host) = headers.get(HOST).and_then(|host| host.to_str().ok()) {
-        element.push_str(";host=\"");
-        element.push_str(host);
-        element.push('"');
-    }
-    element.push_str(";proto=http");
-    HeaderValue::try_from(element).ok()
 }
 
 fn append_via(headers: &mut HeaderMap, name: &str, version: Version) {

@@ -140,6 +140,9 @@ fn forwarded(
         config,
         client: "192.0.2.7".parse().unwrap(),
         client_value: &client,
+        scheme: "http",
+        asks_certificate: false,
+        certificate: None,
     };
     prepare(&mut request, &facts, has_body, &hop).unwrap();
     ensure_host(&mut request, &facts, || HeaderValue::from_static("n1:80"));

@@ -16,8 +16,10 @@ use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::SendFlags;
@@ -30,6 +32,7 @@ use super::clients::Clients;
 use super::linger::linger;
 use super::serve::serve;
 use crate::base::{Removal, Settings};
+use crate::config::listener::ListenerPlan;
 use crate::record::reason::Reason;
 use crate::request::Client;
 use crate::sockets::{is_own_fault, probes, stop_new};
@@ -38,6 +41,8 @@ use crate::sockets::{is_own_fault, probes, stop_new};
 const ERROR_PAUSE: Duration = Duration::from_millis(10);
 /// What a handshake may take that has begun when the worker stops accepting.
 const HANDSHAKE: Duration = Duration::from_millis(250);
+/// A record of TLS with the fatal alert `internal_error`: the nearest to having no room that there is (RFC 8446 §6.2).
+const TLS_ALERT: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
 /// Connections that are accepted before others get their turn.
 const BATCH: usize = 64;
 
@@ -48,6 +53,8 @@ pub(crate) struct Listener {
     /// Whether it was taken out.
     removal: Rc<Removal>,
     stream: TcpStream,
+    /// How its connections are served.
+    plan: Arc<ArcSwap<ListenerPlan>>,
     /// The settings that its connections are probed by.
     followed: Cell<Option<u64>>,
     /// A file that is given up when there is none for a connection that is to be refused.
@@ -56,9 +63,14 @@ pub(crate) struct Listener {
 
 impl Listener {
     /// Of a socket that listens already and does not block.
-    pub(crate) fn new(socket: Socket, removal: Rc<Removal>) -> io::Result<Self> {
+    pub(crate) fn new(
+        socket: Socket,
+        removal: Rc<Removal>,
+        plan: Arc<ArcSwap<ListenerPlan>>,
+    ) -> io::Result<Self> {
         Ok(Self {
             removal,
+            plan,
             spare: Cell::new(socket.try_clone().ok()),
             followed: Cell::new(None),
             stream: TcpStream::from_std(socket.into())?,
@@ -145,7 +157,7 @@ pub(crate) async fn accept(clients: Rc<Clients>, listener: Listener) {
     let late = accept_for_ever(&clients, &listener);
     tokio::time::timeout(HANDSHAKE, late).await.ok();
     while listener
-        .accept(BATCH, on_accept(&clients, &listener.removal))
+        .accept(BATCH, on_accept(&clients, &listener))
         .is_ok()
     {}
 }
@@ -158,9 +170,11 @@ async fn accept_for_ever(clients: &Rc<Clients>, listener: &Listener) {
         let readable = poll_fn(|context| listener.stream.poll_read_ready(context));
         readable.await.ok();
         listener.follow(&clients.worker.base.settings);
-        let accepted = match listener.accept(BATCH, on_accept(clients, &listener.removal)) {
+        let accepted = match listener.accept(BATCH, on_accept(clients, listener)) {
             Err(error) if is_own_fault(&error) && listener.free_file(clients) => {
-                let refuse = |socket, _| refuse(clients, socket, Reason::TooManyConnections);
+                let refuse = |socket, _| {
+                    refuse(clients, socket, listener, Reason::TooManyConnections);
+                };
                 listener.accept(1, refuse)
             }
             accepted => accepted,
@@ -181,19 +195,19 @@ fn is_none_left(error: &io::Error) -> bool {
 }
 
 /// What becomes of each connection.
-fn on_accept(clients: &Rc<Clients>, listener: &Rc<Removal>) -> impl Fn(Socket, SocketAddr) {
+fn on_accept(clients: &Rc<Clients>, listener: &Listener) -> impl Fn(Socket, SocketAddr) {
     |socket, peer| admit(clients, socket, peer, listener)
 }
 
-fn admit(clients: &Rc<Clients>, socket: Socket, peer: SocketAddr, listener: &Rc<Removal>) {
+fn admit(clients: &Rc<Clients>, socket: Socket, peer: SocketAddr, listener: &Listener) {
     let base = &clients.worker.base;
     base.cluster.refresh();
     let verdict = base.cluster.picker.borrow_mut().handle_accept(base.now());
     if let AdmissionVerdict::Reject(reason) = verdict {
-        return refuse(clients, socket, reason.into());
+        return refuse(clients, socket, listener, reason.into());
     }
     match clients.seats.take() {
-        None => refuse(clients, socket, Reason::TooManyConnections),
+        None => refuse(clients, socket, listener, Reason::TooManyConnections),
         Some(seat) => {
             // Without it small answers wait for acknowledgements. A socket that does not take the
             // option is one that its client has closed.
@@ -202,8 +216,12 @@ fn admit(clients: &Rc<Clients>, socket: Socket, peer: SocketAddr, listener: &Rc<
             }
             match TcpStream::from_std(socket.into()) {
                 Ok(stream) => {
-                    let client =
-                        Client::new(Rc::clone(&clients.worker), peer.ip(), Rc::clone(listener));
+                    let client = Client::new(
+                        Rc::clone(&clients.worker),
+                        peer.ip(),
+                        Rc::clone(&listener.removal),
+                        listener.plan.load_full(),
+                    );
                     tokio::task::spawn_local(serve(Rc::clone(clients), stream, client, seat));
                 }
                 Err(_) => clients.worker.base.stats().accept_errors.add(1),
@@ -212,11 +230,14 @@ fn admit(clients: &Rc<Clients>, socket: Socket, peer: SocketAddr, listener: &Rc<
     }
 }
 
-/// Stage 0: a ready-made answer, not a byte is read before it.
-fn refuse(clients: &Rc<Clients>, socket: Socket, reason: Reason) {
+/// Stage 0: a ready-made answer, not a byte is read before it. Where TLS is spoken it is an alert, and no handshake begins.
+fn refuse(clients: &Rc<Clients>, socket: Socket, listener: &Listener, reason: Reason) {
     clients.worker.base.stats().refused[reason.index()].add(1);
     let (worker, base) = (&clients.worker, &clients.worker.base);
-    let answer = worker.sites.unread(reason);
+    let answer = match listener.plan.load().tls {
+        None => worker.sites.unread(reason),
+        Some(_) => Bytes::from_static(&TLS_ALERT),
+    };
     // More is to come: the answer leaves with the end of the stream, in one segment.
     match rustix::net::send(&socket, &answer, SendFlags::MORE | SendFlags::NOSIGNAL) {
         Ok(sent) if sent == answer.len() => {

@@ -1,20 +1,19 @@
 //! A client's socket as hyper sees it, and what is seen of it on the way.
 
 use std::io::{self, IoSlice};
-use std::mem::MaybeUninit;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Buf;
 use hyper::rt::{Read, ReadBufCursor, Write};
-use tokio::io::{AsyncWrite, Interest, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncWrite, Interest};
 
 use crate::connection::departure::{self, DepartureVerdict, PROBE};
 use crate::connection::{ClientConnection, Phase};
 use crate::record::reason::Reason;
 use crate::refusal::ready_made;
+use crate::stream::Stream;
 
 /// Answers up to this size are gathered into one buffer.
 const GATHER_BYTES_MAX: usize = 4096;
@@ -22,20 +21,20 @@ const GATHER_BYTES_MAX: usize = 4096;
 /// The client's side. Notes when a head begins, counts a write as progress,
 /// and gives hyper's own answers to malformed heads our form.
 pub(crate) struct ClientIo {
-    stream: TcpStream,
+    stream: Stream,
     connection: Rc<ClientConnection>,
 }
 
 impl ClientIo {
-    pub(crate) fn new(stream: TcpStream, connection: Rc<ClientConnection>) -> Self {
+    pub(crate) fn new(stream: Stream, connection: Rc<ClientConnection>) -> Self {
         Self { stream, connection }
     }
 
-    pub(crate) fn into_stream(self) -> TcpStream {
+    pub(crate) fn into_stream(self) -> Stream {
         self.stream
     }
 
-    fn socket(&mut self) -> Pin<&mut TcpStream> {
+    fn socket(&mut self) -> Pin<&mut Stream> {
         Pin::new(&mut self.stream)
     }
 
@@ -129,33 +128,32 @@ impl ClientIo {
             return Ok(());
         }
         if !connection.watched.get() {
-            let mut byte = [MaybeUninit::uninit()];
-            let mut peeked = ReadBuf::uninit(&mut byte);
             let reading = &mut connection.inflow.borrow_mut().reading;
-            match reading.poll(context, |context| {
-                self.stream.poll_peek(context, &mut peeked)
-            }) {
+            match reading.poll(context, |context| self.stream.poll_peek(context)) {
                 Poll::Pending => return Ok(()),
                 // Behind what is here nothing more can be seen: from now on the clock sees to it.
                 Poll::Ready(Ok(_)) => connection.watched.set(true),
                 Poll::Ready(Err(error)) => return Err(error),
             }
         }
-        self.look()
+        self.look(context)
     }
 
     /// Looks at what the reactor knows of the socket, whatever is still unread.
-    fn look(&mut self) -> io::Result<()> {
-        let stream = &self.stream;
-        let ready = pin!(stream.ready(Interest::READABLE | Interest::WRITABLE));
-        let Poll::Ready(ready) = ready.poll(&mut Context::from_waker(Waker::noop())) else {
-            return Ok(());
+    fn look(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        let ready = {
+            let socket = self.stream.socket();
+            let ready = pin!(socket.ready(Interest::READABLE | Interest::WRITABLE));
+            match ready.poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(ready) => ready?,
+                Poll::Pending => return Ok(()),
+            }
         };
-        let ready = ready?;
+        let stream = &mut self.stream;
         if ready.is_write_closed() {
             return Err(io::ErrorKind::ConnectionReset.into());
         }
-        if !ready.is_read_closed() {
+        if !ready.is_read_closed() && !stream.has_ended() {
             return Ok(());
         }
         match departure::verdict(self.connection.on_sending_ended()) {
@@ -163,7 +161,7 @@ impl ClientIo {
             DepartureVerdict::Gone => Err(io::ErrorKind::ConnectionAborted.into()),
             // One that is half written finds out as well.
             DepartureVerdict::Probe if !self.connection.interims.borrow().is_empty() => Ok(()),
-            DepartureVerdict::Probe => match stream.try_write(PROBE) {
+            DepartureVerdict::Probe => match stream.write_now(context, PROBE) {
                 Ok(written) if written == PROBE.len() => {
                     self.connection.probed.set(true);
                     Ok(())
@@ -248,15 +246,17 @@ impl Write for ClientIo {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // hyper flushes when its own buffer is empty; a socket has nothing to flush.
-        if matches!(self.connection.phase(), Phase::Idle | Phase::Head) {
-            self.connection.flushed.set(true);
-        }
+        // hyper flushes when its own buffer is empty.
         self.connection.clean.set(true);
         if let Poll::Ready(Err(error)) = self.poll_interims(context) {
             return Poll::Ready(Err(error));
         }
-        Poll::Ready(self.poll_gone(context))
+        self.poll_gone(context)?;
+        ready!(self.socket().poll_flush(context))?;
+        if matches!(self.connection.phase(), Phase::Idle | Phase::Head) {
+            self.connection.flushed.set(true);
+        }
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -12,14 +12,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use socket2::Socket;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// What a refused client may still send before it is cut off.
 const BYTES_MAX: usize = 1 << 20;
 
 /// Sends a last answer, if there is one, and lets the client read it.
-pub(crate) async fn linger(mut stream: TcpStream, answer: Option<Bytes>, limit: Duration) {
+pub(crate) async fn linger(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    answer: Option<Bytes>,
+    limit: Duration,
+) {
     let farewell = async {
         if let Some(answer) = answer {
             stream.write_all(&answer).await?;

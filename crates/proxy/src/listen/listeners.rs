@@ -11,8 +11,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use socket2::Socket;
 
+use crate::config::listener::{ListenerConfig, ListenerPlan};
 use crate::sockets::{ListenerSockets, Ports, adopt, listen_again, listen_first};
 
 /// A listener and its sockets. They close when the last one lets go of it.
@@ -22,6 +24,8 @@ pub(crate) struct OpenListener {
     pub(crate) configured: SocketAddr,
     /// Where it listens.
     pub(crate) address: SocketAddr,
+    /// How its connections are served from now on.
+    pub(crate) plan: Arc<ArcSwap<ListenerPlan>>,
     /// By worker.
     sockets: Vec<Vec<Socket>>,
 }
@@ -41,10 +45,11 @@ impl OpenListener {
     /// A socket for each worker. The first finds a free port where none is given. Of those that were adopted each has
     /// its worker, whose number may be another one than before: a connection that waits in one would be lost with it.
     pub(crate) fn open(
-        configured: SocketAddr,
+        config: &ListenerConfig,
         adopted: Vec<OwnedFd>,
         opening: Opening,
     ) -> io::Result<Self> {
+        let configured = config.address;
         let Opening {
             workers,
             ports,
@@ -72,6 +77,7 @@ impl OpenListener {
         Ok(Self {
             configured,
             address,
+            plan: Arc::new(ArcSwap::from_pointee(config.plan.clone())),
             sockets,
         })
     }
@@ -100,7 +106,7 @@ impl OpenListener {
 /// Those that are kept of what there is, by the addresses that are wanted, and those that are not.
 pub(crate) fn kept(
     present: &[Arc<OpenListener>],
-    wanted: &[SocketAddr],
+    wanted: &[ListenerConfig],
 ) -> (Vec<Option<Arc<OpenListener>>>, Vec<Arc<OpenListener>>) {
     let mut rest = present.to_vec();
     let mut take = |fits: &dyn Fn(&OpenListener) -> bool| {
@@ -109,11 +115,11 @@ pub(crate) fn kept(
     };
     let mut kept: Vec<_> = wanted
         .iter()
-        .map(|address| take(&|it| it.configured == *address))
+        .map(|config| take(&|it| it.configured == config.address))
         .collect();
-    for (kept, address) in kept.iter_mut().zip(wanted) {
+    for (kept, config) in kept.iter_mut().zip(wanted) {
         if kept.is_none() {
-            *kept = take(&|it| it.address == *address);
+            *kept = take(&|it| it.address == config.address);
         }
     }
     (kept, rest)
@@ -131,10 +137,14 @@ mod tests {
             ports: Ports::default(),
             keepalive: Duration::from_secs(60),
         };
-        let open = || Arc::new(OpenListener::open(any, Vec::new(), opening).unwrap());
+        let open = || {
+            let config = ListenerConfig::plain(any);
+            Arc::new(OpenListener::open(&config, Vec::new(), opening).unwrap())
+        };
         let present = [open(), open(), open()];
         let places = |wanted: &[SocketAddr]| {
-            let (kept, gone) = kept(&present, wanted);
+            let wanted: Vec<_> = wanted.iter().copied().map(ListenerConfig::plain).collect();
+            let (kept, gone) = kept(&present, &wanted);
             let place =
                 |it: &Arc<OpenListener>| present.iter().position(|own| Arc::ptr_eq(own, it));
             let kept: Vec<_> = kept.iter().map(|it| it.as_ref().and_then(place)).collect();

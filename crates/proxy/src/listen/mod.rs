@@ -3,6 +3,7 @@
 mod accept;
 mod clients;
 mod closing;
+mod handshake;
 mod io;
 mod linger;
 mod listeners;

@@ -14,6 +14,7 @@ use hyper::service::{HttpService, service_fn};
 use tokio::net::TcpStream;
 
 use super::clients::{Clients, Registered};
+use super::handshake::handshake;
 use super::io::ClientIo;
 use super::linger::linger;
 use super::respond::{Service, respond};
@@ -22,6 +23,7 @@ use crate::record::reason::Reason;
 use crate::refusal::ready_made;
 use crate::request::{Client, enter_headless};
 use crate::response::ResponseBody;
+use crate::stream::Stream;
 use crate::worker::seats::Seat;
 
 /// How a connection ends.
@@ -40,6 +42,14 @@ enum End {
 pub(crate) async fn serve(clients: Rc<Clients>, stream: TcpStream, client: Rc<Client>, seat: Seat) {
     let worker = &clients.worker;
     let _registered = Registered::new(&clients, &client, seat);
+    let stream = match &client.connection.plan.tls {
+        None => Stream::Plain(stream),
+        // In memory of its own, which is free again when it is over.
+        Some(tls) => match Box::pin(handshake(&client, tls, stream)).await {
+            Some(stream) => stream,
+            None => return,
+        },
+    };
     let io = ClientIo::new(stream, Rc::clone(&client.connection));
     let service = Rc::new(Service {
         client: Rc::clone(&client),

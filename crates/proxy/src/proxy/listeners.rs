@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use super::ProxyError;
 use super::run::Command;
 use crate::config::ProxyConfig;
+use crate::config::listener::{ListenerConfig, ListenerPlan};
 use crate::listen::{CloserAsks, OpenListener, OpenListeners, Opening, kept};
 use crate::sockets::{Ports, try_bind};
 
@@ -28,6 +29,8 @@ pub struct ListenerSetter {
 #[derive(Debug)]
 pub struct OpenedListeners {
     next: Vec<Arc<OpenListener>>,
+    /// How connections of each of them are to be served.
+    plans: Vec<ListenerPlan>,
     gone: Vec<Arc<OpenListener>>,
 }
 
@@ -38,16 +41,18 @@ pub struct ListenersChanged {
     pub new: Vec<SocketAddr>,
     /// Where none are accepted any more.
     pub gone: Vec<SocketAddr>,
+    /// Where they are shown other certificates than before, or meet TLS or plain HTTP instead of the other.
+    pub shown_anew: Vec<SocketAddr>,
 }
 
 impl ListenerSetter {
-    /// Opens those of these addresses that are not there yet; they accept nothing before they are set.
+    /// Opens those of these listeners that are not there yet; they accept nothing before they are set.
     ///
     /// # Errors
     /// One cannot be opened. Then none is.
     pub fn open(
         &self,
-        wanted: &[SocketAddr],
+        wanted: &[ListenerConfig],
         keepalive: Duration,
     ) -> Result<OpenedListeners, ProxyError> {
         let opening = Opening {
@@ -59,25 +64,26 @@ impl ListenerSetter {
         let next = kept
             .into_iter()
             .zip(wanted)
-            .map(|(kept, address)| match kept {
+            .map(|(kept, config)| match kept {
                 Some(listener) => Ok(listener),
-                None => open(*address, Vec::new(), opening),
+                None => open(config, Vec::new(), opening),
             });
         Ok(OpenedListeners {
             next: next.collect::<Result<_, _>>()?,
+            plans: wanted.iter().map(|it| it.plan.clone()).collect(),
             gone,
         })
     }
 
-    /// Whether those of these addresses that are not there yet could be opened now. None is.
+    /// Whether those of these listeners that are not there yet could be opened now. None is.
     ///
     /// # Errors
     /// One could not.
-    pub fn check(&self, wanted: &[SocketAddr]) -> Result<(), ProxyError> {
+    pub fn check(&self, wanted: &[ListenerConfig]) -> Result<(), ProxyError> {
         let (kept, _) = kept(&self.open_now(), wanted);
         let new = kept.iter().zip(wanted).filter(|(kept, _)| kept.is_none());
-        for (_, address) in new {
-            let address = *address;
+        for (_, config) in new {
+            let address = config.address;
             try_bind(address, self.ports.sharing)
                 .map_err(|error| ProxyError::Listen { address, error })?;
         }
@@ -85,16 +91,19 @@ impl ListenerSetter {
     }
 
     /// From now on clients are accepted there. What waits at the others is still served; their connections close
-    /// behind their next answer, or are cut off when [`Timeouts::leaving`](crate::Timeouts) is over.
+    /// behind their next answer, or are cut off when [`Timeouts::leaving`](crate::Timeouts) is over. Connections that are
+    /// there already keep what they were shown.
     pub fn set(&self, opened: OpenedListeners) -> ListenersChanged {
-        let OpenedListeners { next, gone } = opened;
+        let OpenedListeners { next, plans, gone } = opened;
         let (before, after) = (self.addresses.load_full(), addresses(&next));
-        let changed = ListenersChanged {
+        let mut changed = ListenersChanged {
             new: (after.iter().copied())
                 .filter(|it| !before.contains(it))
                 .collect(),
             gone: addresses(&gone),
+            shown_anew: Vec::new(),
         };
+        let listeners = next.clone();
         let is_running = self.commands.send_if_modified(|command| match command {
             Command::Run(listeners) => {
                 *listeners = Arc::new(next);
@@ -104,6 +113,13 @@ impl ListenerSetter {
         });
         if !is_running {
             return ListenersChanged::default();
+        }
+        for (listener, plan) in listeners.iter().zip(plans) {
+            let before = listener.plan.load();
+            if plan.shows_another(&before) {
+                changed.shown_anew.push(listener.address);
+            }
+            listener.plan.store(Arc::new(plan.succeeding(&before)));
         }
         self.addresses.store(Arc::new(after));
         if !gone.is_empty() {
@@ -140,17 +156,18 @@ pub(super) fn listen(
     let mut adopted = adopted.into_iter();
     let listeners = config.listeners.iter().map(|listener| {
         let given = adopted.next().unwrap_or_default();
-        open(listener.address, given, opening)
+        open(listener, given, opening)
     });
     listeners.collect()
 }
 
 fn open(
-    address: SocketAddr,
+    config: &ListenerConfig,
     given: Vec<OwnedFd>,
     opening: Opening,
 ) -> Result<Arc<OpenListener>, ProxyError> {
-    let opened = OpenListener::open(address, given, opening);
+    let opened = OpenListener::open(config, given, opening);
+    let address = config.address;
     opened
         .map(Arc::new)
         .map_err(|error| ProxyError::Listen { address, error })

@@ -120,7 +120,9 @@ impl Accepting {
     fn begin(&mut self, listener: &OpenListener, removal: &Rc<Removal>) {
         for socket in listener.of_worker(self.index) {
             let copy = socket.try_clone();
-            let made = copy.and_then(|socket| Listener::new(socket, Rc::clone(removal)));
+            let made = copy.and_then(|socket| {
+                Listener::new(socket, Rc::clone(removal), Arc::clone(&listener.plan))
+            });
             match made {
                 Ok(listener) => {
                     let accepting = accept(Rc::clone(&self.clients), listener);
@@ -199,6 +201,7 @@ mod tests {
 
     use super::*;
     use crate::config::ProxyConfig;
+    use crate::config::listener::ListenerConfig;
     use crate::gate::delay::DelayExperiments;
     use crate::gate::throttle::Throttling;
     use crate::listen::Opening;
@@ -276,7 +279,8 @@ mod tests {
                 keepalive: config_keepalive,
             };
             let any = ([127, 0, 0, 1], 0).into();
-            let listener = OpenListener::open(any, Vec::new(), opening).unwrap();
+            let config = ListenerConfig::plain(any);
+            let listener = OpenListener::open(&config, Vec::new(), opening).unwrap();
             let address = listener.address;
             let listeners = Arc::new(vec![Arc::new(listener)]);
             let (commands, receiver) = watch::channel(Command::Run(listeners));

@@ -80,6 +80,8 @@ reasons! {
     ThrottleFull = "throttle_full", 429, Rejected, "throttles hold as many requests as they may";
     BadRequest = "bad_request", 400, Rejected, "the request head is malformed";
     Tls = "tls", 400, Rejected, "the client speaks TLS, and this listener plain HTTP";
+    PlainHttp = "plain_http", 400, Rejected, "the client speaks plain HTTP, and this listener TLS: the URL begins with https://";
+    Misdirected = "misdirected", 421, Rejected, "a host that the certificate of this connection is not for";
     MissingHost = "missing_host", 400, Rejected, "HTTP/1.1 without a Host header";
     DuplicateHost = "duplicate_host", 400, Rejected, "more than one Host header";
     BadHost = "bad_host", 400, Rejected, "a Host header that is no host";

@@ -79,6 +79,8 @@ fn code(reason: Reason) -> Option<&'static str> {
         Reason::NoSite
         | Reason::BadRequest
         | Reason::Tls
+        | Reason::PlainHttp
+        | Reason::Misdirected
         | Reason::MissingHost
         | Reason::DuplicateHost
         | Reason::BadHost

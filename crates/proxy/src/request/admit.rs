@@ -16,6 +16,7 @@ use tidegate_core::topology::SiteId;
 use super::client::Client;
 use super::guard::RequestGuard;
 use super::pick::{dispatch, pick};
+use super::redirect;
 use super::state::AskedTunnel;
 use crate::connection::Upload;
 use crate::gate::RequestTarget;
@@ -41,7 +42,7 @@ pub(crate) struct RequestTraits {
 pub(crate) enum Admitted {
     /// It ends here: OPTIONS that has come as far as it may.
     Ends,
-    /// Its route answers it.
+    /// Its listener or its route answers it.
     Answered(Response<Bytes>),
     /// It has a node.
     Ready(RequestTraits),
@@ -69,6 +70,17 @@ pub(crate) fn admit(
     let facts = checked.facts;
     if head::ends_here(request, &facts) {
         return Ok(Admitted::Ends);
+    }
+    let plan = &client.connection.plan;
+    if let Some(port) = plan.redirects_to {
+        return Ok(Admitted::Answered(redirect::to_https(
+            request,
+            checked.host,
+            port,
+        )));
+    }
+    if plan.refuses_other_hosts && !client.connection.is_shown_for(checked.host) {
+        return Err(Reason::Misdirected);
     }
     let wait = match enter(client, guard, request, &checked) {
         Ok(Entered::Goes) => None,
@@ -330,6 +342,12 @@ pub(crate) fn prepare(
             config: &connection.settings.forwarded(),
             client: connection.client,
             client_value: &connection.client_value,
+            scheme: connection.scheme(),
+            asks_certificate: connection.asks_certificate(),
+            certificate: connection
+                .tls
+                .get()
+                .and_then(|session| session.identity.as_ref()),
         },
     )?;
     if let Some(route) = guard.state().and_then(|state| state.route.as_ref()) {

@@ -3,11 +3,13 @@
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use tidegate_core::topology::{Node, Topology};
 
 use super::state::RequestState;
 use crate::base::Removal;
+use crate::config::listener::ListenerPlan;
 use crate::connection::{ClientConnection, Phase};
 use crate::head::interim;
 use crate::upstream::Upstream;
@@ -25,9 +27,14 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(worker: Rc<Worker>, address: IpAddr, listener: Rc<Removal>) -> Rc<Self> {
+    pub(crate) fn new(
+        worker: Rc<Worker>,
+        address: IpAddr,
+        listener: Rc<Removal>,
+        plan: Arc<ListenerPlan>,
+    ) -> Rc<Self> {
         Rc::new(Self {
-            connection: ClientConnection::new(Rc::clone(&worker.base), address, listener),
+            connection: ClientConnection::new(Rc::clone(&worker.base), address, listener, plan),
             worker,
             upstream: RefCell::new(None),
             stranded: Cell::new(false),

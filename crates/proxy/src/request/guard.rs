@@ -173,7 +173,7 @@ impl RequestGuard {
         self.finish(Some(reason));
     }
 
-    /// The request is answered by its route, with this status and so many bytes; `is_whole` if all of it was read.
+    /// The request is answered by its listener or its route, with this status and so many bytes; `is_whole` if all of it was read.
     pub(crate) fn answer(&mut self, status: u16, bytes: u64, is_whole: bool) {
         if let Some(state) = self.state() {
             state.status = status;

@@ -4,6 +4,7 @@ mod admit;
 mod client;
 mod guard;
 mod pick;
+mod redirect;
 mod state;
 
 pub(crate) use admit::{Admitted, RequestTraits, Wait, admit, prepare, waited};

@@ -1,7 +1,7 @@
 //! The response head on its way back, and what follows it.
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_LENGTH};
+use http::header::{CONNECTION, CONTENT_LENGTH, Entry, STRICT_TRANSPORT_SECURITY};
 use http::{HeaderValue, Response, StatusCode, Version};
 use http_body::Body;
 use hyper::body::Incoming;
@@ -118,7 +118,7 @@ fn begins(client: &Client, body: &Incoming, head: HeadInfo) -> bool {
     (upstream.as_ref()).is_none_or(|upstream| upstream.expect(body, !head.chunked))
 }
 
-/// The answer of a request's route; `is_whole` if all of the request was read.
+/// The answer of a request's listener or route; `is_whole` if all of the request was read.
 #[cold]
 pub(crate) fn routed(
     client: &Client,
@@ -164,6 +164,11 @@ pub(crate) fn settle_connection(
     connection: &ClientConnection,
     response: &mut Response<ResponseBody>,
 ) {
+    if let (Some(hsts), Some(_)) = (&connection.plan.hsts, &connection.plan.tls)
+        && let Entry::Vacant(vacant) = response.headers_mut().entry(STRICT_TRANSPORT_SECURITY)
+    {
+        vacant.insert(hsts.clone());
+    }
     if connection.base.drain.has_begun() || connection.listener.has_begun() {
         response.headers_mut().insert(CONNECTION, CLOSE);
     }

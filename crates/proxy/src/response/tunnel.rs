@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 use crate::connection::{Phase, Upload};
 use crate::record::reason::Reason;
 use crate::request::{Client, RequestGuard};
+use crate::stream::Stream;
 
 /// Bytes that are held in each direction.
 const BUFFER_BYTES: usize = 16 << 10;
@@ -63,7 +64,7 @@ impl Tunnel {
     }
 
     /// Carries bytes until the end.
-    pub(crate) async fn run(mut self, client: &Client, mut stream: TcpStream, early: Bytes) {
+    pub(crate) async fn run(mut self, client: &Client, mut stream: Stream, early: Bytes) {
         let worker = &client.worker;
         let stats = worker.base.stats();
         stats.tunnels.add(1);
@@ -134,8 +135,8 @@ impl Pipe {
     /// Ready when this direction is done.
     fn poll(
         &mut self,
-        source: &mut TcpStream,
-        sink: &mut TcpStream,
+        source: &mut (impl AsyncRead + Unpin),
+        sink: &mut (impl AsyncWrite + Unpin),
         context: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
         loop {
@@ -156,7 +157,13 @@ impl Pipe {
                 return Poll::Ready(Ok(()));
             }
             let mut read = ReadBuf::new(&mut self.buffer);
-            ready!(Pin::new(&mut *source).poll_read(context, &mut read))?;
+            match Pin::new(&mut *source).poll_read(context, &mut read) {
+                Poll::Ready(read) => read?,
+                Poll::Pending => {
+                    ready!(Pin::new(&mut *sink).poll_flush(context))?;
+                    return Poll::Pending;
+                }
+            }
             (self.from, self.to) = (0, read.filled().len());
             self.ended = self.to == 0;
         }

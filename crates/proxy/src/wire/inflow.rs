@@ -16,7 +16,6 @@ use hyper::body::Incoming;
 use hyper::rt::{Read, ReadBufCursor};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, ReadBuf};
-use tokio::net::TcpStream;
 
 use super::bell::Reading;
 use super::chunks::{ChunkError, Chunks};
@@ -178,9 +177,9 @@ impl Inflow {
 
     /// Reads as hyper wants it read. Says how many bytes came; none means the end of the stream.
     #[inline]
-    pub(crate) fn poll_read(
+    pub(crate) fn poll_read<S: AsyncRead + Unpin>(
         &mut self,
-        stream: &mut TcpStream,
+        stream: &mut S,
         scratch: &Scratch,
         context: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
@@ -193,9 +192,9 @@ impl Inflow {
     }
 
     #[inline(never)]
-    fn poll_shaped(
+    fn poll_shaped<S: AsyncRead + Unpin>(
         &mut self,
-        stream: &mut TcpStream,
+        stream: &mut S,
         scratch: &Scratch,
         context: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
@@ -211,9 +210,9 @@ impl Inflow {
     }
 
     /// Fills an empty buffer.
-    fn poll_fill(
+    fn poll_fill<S: AsyncRead + Unpin>(
         &mut self,
-        stream: &mut TcpStream,
+        stream: &mut S,
         scratch: &Scratch,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
@@ -319,9 +318,9 @@ impl Inflow {
         (self.kept, self.at) = (bytes.to_vec(), 0);
     }
 
-    fn poll_chunks(
+    fn poll_chunks<S: AsyncRead + Unpin>(
         &mut self,
-        stream: &mut TcpStream,
+        stream: &mut S,
         scratch: &Scratch,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
@@ -378,14 +377,14 @@ impl Inflow {
 }
 
 /// The socket as [`Inflow`] lets it be seen: in this form the bytes can be looked at where they lie.
-struct Shaped<'a> {
+struct Shaped<'a, S> {
     inflow: &'a mut Inflow,
-    stream: &'a mut TcpStream,
+    stream: &'a mut S,
     scratch: &'a Scratch,
     read: usize,
 }
 
-impl AsyncRead for Shaped<'_> {
+impl<S: AsyncRead + Unpin> AsyncRead for Shaped<'_, S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

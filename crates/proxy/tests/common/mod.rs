@@ -341,7 +341,7 @@ pub(crate) fn cluster(nodes: &[SocketAddr]) -> ClusterSpec {
 pub(crate) fn config() -> ProxyConfig {
     let mut config = ProxyConfig::new(clock);
     let address = "127.0.0.1:0".parse().unwrap();
-    config.listeners.push(ListenerConfig { address });
+    config.listeners.push(ListenerConfig::plain(address));
     config.sites.push(SiteConfig::default());
     config
 }

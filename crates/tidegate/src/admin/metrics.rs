@@ -10,7 +10,9 @@ use std::time::Duration;
 use tidegate_core::admission::Rank;
 use tidegate_core::load::{NodeLoad, Rung};
 use tidegate_core::topology::{AdminState, GroupId, Health, Membership, NodeId, SiteId, Topology};
-use tidegate_proxy::{Ending, HistogramSnapshot, NodeSnapshot, Reason, SiteSnapshot};
+use tidegate_proxy::{
+    Ending, Handshake, HandshakeFailure, HistogramSnapshot, NodeSnapshot, Reason, SiteSnapshot,
+};
 
 use super::agents;
 use super::checks;
@@ -59,6 +61,7 @@ pub(crate) fn metrics(plane: &Plane, format: Format) -> String {
     scene.requests(&mut text);
     scene.connections(&mut text);
     scene.accepting(&mut text);
+    scene.handshakes(&mut text);
     scene.decisions(&mut text);
     scene.sites(&mut text);
     scene.site_counts(&mut text);
@@ -288,6 +291,23 @@ impl Scene<'_> {
             "Upgraded connections.",
             snapshot.tunnels,
         );
+    }
+
+    fn handshakes(&self, text: &mut Text) {
+        let snapshot = &self.look.snapshot;
+        let help = "Handshakes of TLS that made a connection.";
+        let mut family = text.family("tidegate_tls_handshakes", Kind::Counter, help);
+        for ((_, version, resumed), count) in Handshake::ALL.iter().zip(&snapshot.handshakes) {
+            let resumed = if *resumed { "true" } else { "false" };
+            let labels = [("version", *version), ("resumed", resumed)];
+            family.sample(&labels, *count as f64);
+        }
+        let help = "Connections to listeners with TLS whose handshake failed.";
+        let mut family = text.family("tidegate_tls_handshake_failures", Kind::Counter, help);
+        let failures = HandshakeFailure::ALL.iter();
+        for (failure, count) in failures.zip(&snapshot.handshake_failures) {
+            family.sample(&[("reason", failure.label())], *count as f64);
+        }
     }
 
     fn accepting(&self, text: &mut Text) {

@@ -146,7 +146,8 @@ mod tests {
         let config = Config::parse(&text(admin, &listen, &servers), NAME, Path::new("")).unwrap();
         let front_end = config.front_end.unwrap();
         assert_eq!(config.admin.address, admin);
-        assert_eq!(front_end.listeners, listen);
+        let at: Vec<_> = front_end.listeners.iter().map(|it| it.address).collect();
+        assert_eq!(at, listen);
         assert_eq!(front_end.cluster.sites[0].hosts, ["*"]);
         let nodes = front_end.cluster.nodes.iter();
         let nodes: Vec<_> = nodes.map(|it| (it.name.as_str(), it.address)).collect();

@@ -20,14 +20,20 @@ pub(super) fn regular(path: &Path) -> Result<File, String> {
     }
 }
 
-/// All of it as text, if it has not more bytes than so many.
-pub(super) fn text(file: File, most: usize) -> Result<String, String> {
+/// All of it, if it has not more bytes than so many.
+pub(super) fn bytes(file: File, most: usize) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let read = file.take(most as u64 + 1).read_to_end(&mut bytes);
     read.map_err(|error| error.to_string())?;
     if bytes.len() > most {
         return Err(format!("larger than {most} bytes"));
     }
+    Ok(bytes)
+}
+
+/// All of it as text, if it has not more bytes than so many.
+pub(super) fn text(file: File, most: usize) -> Result<String, String> {
+    let bytes = bytes(file, most)?;
     String::from_utf8(bytes).map_err(|_| "it is no UTF-8".into())
 }
 

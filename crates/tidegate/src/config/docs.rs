@@ -25,6 +25,7 @@ use super::route::RouteFile;
 use super::setting::{Encoded, KeyDocs, Table, TableDocs, inline};
 use super::soft_limits::{AgentSoftLimitsFile, SoftLimitsFile};
 use super::throttle::ThrottleFile;
+use super::tls::{CertificateFile, ClientCertificatesFile, TlsFile};
 
 /// The table that the modes are listed under.
 pub(super) const ADMISSION: &str = "[[site]] admission = { … }";
@@ -60,8 +61,6 @@ pub(crate) fn page() -> String {
 /// The tables of the file in the order of the page, each with its title.
 pub(super) fn sections() -> Vec<(&'static str, TableDocs)> {
     let sections = [
-        ("[admin]", AdminFile::docs()),
-        ("[[listener]]", ListenerFile::docs()),
         ("[[site]]", SiteFile::docs()),
         ("[[site.route]]", RouteFile::docs()),
         ("[[site]] policy = { … }", PolicySetting::table_docs()),
@@ -103,7 +102,29 @@ pub(super) fn sections() -> Vec<(&'static str, TableDocs)> {
         ("[log]", LogFile::docs()),
         ("[reconfigure]", ReconfigureFile::docs()),
     ];
-    sections.into_iter().chain(agent()).chain(process).collect()
+    let before = clients().into_iter();
+    before
+        .chain(sections)
+        .chain(agent())
+        .chain(process)
+        .collect()
+}
+
+/// The tables of what operators and clients connect to.
+fn clients() -> [(&'static str, TableDocs); 5] {
+    [
+        ("[admin]", AdminFile::docs()),
+        ("[[listener]]", ListenerFile::docs()),
+        ("[[listener]] tls = { … }", TlsFile::docs()),
+        (
+            "[[listener]] tls = { certificates = [{ … }] }",
+            CertificateFile::docs(),
+        ),
+        (
+            "[[listener]] tls = { client_certificates = { … } }",
+            ClientCertificatesFile::docs(),
+        ),
+    ]
 }
 
 /// The agent's tables.

@@ -28,6 +28,7 @@ use super::route::RouteFile;
 use super::setting::{At, names, table};
 use super::soft_limits::{AgentSoftLimitsFile, SoftLimitsFile};
 use super::throttle::ThrottleFile;
+use super::tls::TlsFile;
 use super::values::Auto;
 
 /// Port of the admin interface.
@@ -130,8 +131,14 @@ table! {
     pub(crate) struct ListenerFile {
         /// Address and port; `0.0.0.0` is every IPv4 address of the host, `[::]` every address.
         address: SocketAddr;
+        /// TLS; not set: plain HTTP.
+        tls: Option<TlsFile> = None;
+        /// Send every request to the same URL by `https` (308), where there is no `tls`.
+        redirect_to_https: bool = false;
+        /// The port that requests are sent to.
+        https_port: u32 = 443, in 1..=65_535;
     }
-    later { tls: "TLS", http2: "HTTP/2", proxy_protocol: "the PROXY protocol" }
+    later { http2: "HTTP/2", proxy_protocol: "the PROXY protocol" }
 }
 
 table! {

@@ -44,6 +44,7 @@ mod site;
 mod soft_limits;
 pub(crate) mod state_folder;
 pub(crate) mod throttle;
+mod tls;
 mod validate;
 pub(crate) mod values;
 
@@ -60,7 +61,7 @@ use tidegate_core::load::Rung;
 use tidegate_core::topology::ClusterSpec;
 use tidegate_culprits::names::ClassNames;
 use tidegate_node::{AgentConfig, RUNGS, Scope};
-use tidegate_proxy::{ForwardedConfig, LogConfig, Ports, SiteConfig};
+use tidegate_proxy::{ForwardedConfig, ListenerConfig, LogConfig, Ports, SiteConfig};
 use tidegate_remote::udp::Key;
 use tidegate_remote::udp::key_file::KeyFile;
 use tidegate_reported::{Secret, SourceConfig};
@@ -149,7 +150,7 @@ pub(crate) struct Admin {
 #[derive(Debug)]
 pub(crate) struct FrontEnd {
     /// Where clients connect.
-    pub(crate) listeners: Vec<SocketAddr>,
+    pub(crate) listeners: Vec<ListenerConfig>,
     /// Sites and nodes.
     pub(crate) cluster: ClusterSpec,
     /// How each node's load is read, in the order of the nodes.

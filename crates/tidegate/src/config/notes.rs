@@ -99,7 +99,7 @@ fn unserved_hosts(front_end: &FrontEnd) -> Option<String> {
         return None;
     }
     let example = hosts.next()?.replace("*.", "www.");
-    let port = front_end.listeners.first()?.port();
+    let port = front_end.listeners.first()?.address.port();
     Some(format!(
         "no site has the host \"*\": requests by address or another name are answered 404 (no_site); \
          to try it: curl -H 'Host: {example}' http://127.0.0.1:{port}/"

@@ -16,6 +16,7 @@ use super::file::{AgentFile, ConfigFile};
 use super::problem::{Problem, Problems};
 use super::setting::At;
 use super::state_folder;
+use super::tls::TlsFile;
 
 /// Links that are followed to a file that is not there yet, as many as the kernel follows.
 const LINKS_MAX: usize = 40;
@@ -212,8 +213,31 @@ impl Names<'_> {
             checks.map(|it| self.if_set(&it.password_file, "the password file of a check"));
         let sources = file.discover.iter().flat_map(|it| self.source(it));
         let agent = file.agent.value.iter().flat_map(|it| self.agent(it));
+        let tls = file.listener.iter().filter_map(|it| it.tls.value.as_ref());
+        let tls = tls.flat_map(|it| self.tls(it));
+        let agent = agent.chain(tls);
         let named = all.into_iter().chain(nodes).chain(bodies).chain(passwords);
         named.flatten().chain(sources).chain(agent).collect()
+    }
+
+    fn tls(&self, it: &TlsFile) -> Vec<Named> {
+        const CERTIFICATE: &str = "a certificate of a [[listener]]";
+        const KEY: &str = "a key of a [[listener]]";
+        const OCSP: &str = "an OCSP response of a [[listener]]";
+        let mut all = vec![
+            self.always(&it.certificate, CERTIFICATE),
+            self.always(&it.key, KEY),
+            self.if_set(&it.ocsp, OCSP),
+        ];
+        for it in it.certificates.iter() {
+            all.push(self.always(&it.certificate, CERTIFICATE));
+            all.push(self.always(&it.key, KEY));
+            all.push(self.if_set(&it.ocsp, OCSP));
+        }
+        if let Some(clients) = &it.client_certificates.value {
+            all.push(self.always(&clients.authorities, "authorities of a [[listener]]"));
+        }
+        all.into_iter().flatten().collect()
     }
 
     fn source(&self, it: &DiscoverFile) -> Vec<Named> {

@@ -1,6 +1,7 @@
 //! From a file whose keys and types are right to a [`Config`]: what the values mean together.
 
 mod discover;
+mod listeners;
 mod moves;
 mod read;
 
@@ -23,7 +24,6 @@ use tidegate_remote::udp::Network;
 use tidegate_remote::udp::key_file::{KeyFile, Master, NAME_MAX, NodeKey, is_name};
 use tidegate_reported::Secret;
 
-use super::address::overlap;
 use super::agent_moves::{self, AgentMovesFile};
 use super::agent_reports::reports;
 use super::check;
@@ -60,6 +60,8 @@ pub(super) struct Checker<'p> {
     before: Secrets,
     /// Files of which that goes on.
     unread: Vec<PathBuf>,
+    /// What is sound and perhaps not meant.
+    notes: Vec<String>,
     pub(super) problems: &'p mut Problems,
 }
 
@@ -77,6 +79,7 @@ pub(super) fn validate(
         texts: BTreeMap::new(),
         before,
         unread: Vec::new(),
+        notes: Vec::new(),
         problems,
     };
     let admin = checker.admin(&file);
@@ -96,14 +99,16 @@ pub(super) fn validate(
     };
     let front_end = front_end.map_or(Some(None), |front_end| front_end.map(Some))?;
     let wanted = file.load.interval.value;
-    let notes = front_end.as_ref().map(|it| notes::notes(it, wanted));
+    let more = front_end.as_ref().map(|it| notes::notes(it, wanted));
     let Checker {
         keys,
         token,
         texts,
         unread,
+        mut notes,
         ..
     } = checker;
+    notes.extend(more.unwrap_or_default());
     let read = keys.into_iter();
     let secrets = Secrets {
         keys: read
@@ -117,7 +122,7 @@ pub(super) fn validate(
         secrets,
         admin: admin?,
         front_end,
-        notes: notes.unwrap_or_default(),
+        notes,
         agent: agent.map_or(Some(None), |agent| agent.map(Some))?,
         reports: reports.unwrap_or_default(),
         service_checks: services.unwrap_or_default(),
@@ -250,7 +255,7 @@ impl Checker<'_> {
 
     fn front_end(&mut self, file: &ConfigFile) -> Option<FrontEnd> {
         self.presence(file);
-        self.listeners(&file.listener, &file.admin.address);
+        let listeners = self.listeners(&file.listener, &file.admin.address);
         let sites = self.sites(file);
         // A broken shared key is reported once, not for every node.
         let key_file = &file.load.key_file;
@@ -291,7 +296,7 @@ impl Checker<'_> {
             return None;
         }
         Some(FrontEnd {
-            listeners: file.listener.iter().map(|one| one.address.value).collect(),
+            listeners: listeners?,
             cluster: ClusterSpec {
                 sites,
                 nodes,
@@ -408,23 +413,6 @@ impl Checker<'_> {
                         format!("a front-end needs {what}; an agent needs [agent] alone"),
                     ),
                 );
-            }
-        }
-    }
-
-    fn listeners(&mut self, listeners: &[At<ListenerFile>], admin: &At<SocketAddr>) {
-        for (index, listener) in listeners.iter().enumerate() {
-            let address = &listener.address;
-            let mut before = listeners[..index].iter().map(|it| &it.address);
-            if let Some(before) = before.find(|it| overlap(it.value, address.value)) {
-                self.problems.push(overlapping(before, address));
-            } else if overlap(admin.value, address.value) {
-                let message = format!("a listener on the admin address {}", admin.value);
-                let problem = Problem::new(address.place(), message, "[admin] listens here");
-                self.problems.push(match &admin.at {
-                    Some(at) => problem.context(at.clone(), "this address"),
-                    None => problem,
-                });
             }
         }
     }

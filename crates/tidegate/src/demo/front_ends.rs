@@ -8,7 +8,7 @@ use std::time::Duration;
 use tidegate_core::policy::PolicyKind;
 use tidegate_core::topology::ClusterSpec;
 use tidegate_culprits::names::ClassNames;
-use tidegate_proxy::{ForwardedConfig, HistogramSnapshot, LogConfig, Ports};
+use tidegate_proxy::{ForwardedConfig, HistogramSnapshot, ListenerConfig, LogConfig, Ports};
 use tidegate_sim::model::Stream;
 
 use super::cluster::{Cluster, FRONT_ENDS};
@@ -83,7 +83,7 @@ pub(super) fn front_end(
     let regions = machines.regions().cloned();
     FrontEnd {
         reconfigure: None,
-        listeners: vec![(Ipv4Addr::LOCALHOST, 0).into()],
+        listeners: vec![ListenerConfig::plain((Ipv4Addr::LOCALHOST, 0).into())],
         cluster,
         reads: regions.map(|path| NodeRead::Shm { path }).collect(),
         resources: Vec::new(),

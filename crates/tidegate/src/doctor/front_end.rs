@@ -22,7 +22,11 @@ pub(super) fn examine(machine: &Machine, config: &Config, front_end: &FrontEnd) 
     let process = &config.file.process;
     let kept = Kept::of(front_end, process.marks.value);
     let starting = kept.starting(front_end, config.admin.address.port());
-    let mut ports: Vec<_> = front_end.listeners.iter().map(|it| it.port()).collect();
+    let mut ports: Vec<_> = front_end
+        .listeners
+        .iter()
+        .map(|it| it.address.port())
+        .collect();
     ports.push(config.admin.address.port());
     let connections = front_end.limits.connections.value as usize;
     let nodes = front_end.cluster.nodes.len() + front_end.resources.len();

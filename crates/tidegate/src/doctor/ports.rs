@@ -170,9 +170,9 @@ impl Running {
 
 /// Where a front-end listens.
 pub(super) fn wanted(config: &Config, front_end: &FrontEnd) -> Vec<Listening> {
-    let listeners = front_end.listeners.iter().map(|address| Listening {
+    let listeners = front_end.listeners.iter().map(|it| Listening {
         what: "listener",
-        address: *address,
+        address: it.address,
     });
     let admin = Listening {
         what: "admin",

@@ -4,7 +4,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tidegate_proxy::{ListenerSetter, ListenersChanged, OpenedListeners, ProxyError};
+use tidegate_proxy::{
+    ListenerConfig, ListenerSetter, ListenersChanged, OpenedListeners, ProxyError,
+};
 
 use crate::config::Problem;
 use crate::config::address::overlap;
@@ -18,7 +20,7 @@ use crate::output::Output;
 /// One cannot be had; then nothing is open that was not before.
 pub(super) async fn open(
     setter: &ListenerSetter,
-    wanted: Vec<SocketAddr>,
+    wanted: Vec<ListenerConfig>,
     keepalive: Duration,
     file: &ConfigFile,
 ) -> Result<OpenedListeners, Problem> {
@@ -36,7 +38,7 @@ pub(super) async fn open(
 /// ones that overlap are seen when they are opened.
 pub(super) fn check(
     setter: &ListenerSetter,
-    wanted: &[SocketAddr],
+    wanted: &[ListenerConfig],
     file: &ConfigFile,
 ) -> Option<Problem> {
     let error = setter.check(wanted).err()?;
@@ -63,10 +65,21 @@ fn problem(file: &ConfigFile, error: &ProxyError, in_force: &[SocketAddr]) -> Pr
     }
 }
 
+/// What a reload that is done has to say of certificates.
+pub(super) fn shown_anew(changed: &ListenersChanged) -> impl Iterator<Item = String> {
+    let each = changed.shown_anew.iter();
+    each.map(|address| {
+        format!("new connections to {address} are shown other certificates, or meet TLS where there was none, or the other way round")
+    })
+}
+
 /// Says what has changed.
 pub(super) fn say(changed: &ListenersChanged, output: Output) {
     for address in &changed.new {
         output.event("listening", &format!("listening on {address}"));
+    }
+    for text in shown_anew(changed) {
+        output.event("certificates", &text);
     }
     for address in &changed.gone {
         let text = format!(

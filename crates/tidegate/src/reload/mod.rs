@@ -551,7 +551,9 @@ impl LiveCluster {
         reloaded.notes.extend(undone);
         access_log::follow(&self.reach.log, log, &next.log);
         self.serve_by(&front_end);
-        listeners::say(&self.reach.listeners.set(listeners), self.reach.output);
+        let changed = self.reach.listeners.set(listeners);
+        listeners::say(&changed, self.reach.output);
+        reloaded.notes.extend(listeners::shown_anew(&changed));
         let drain_times = DrainTimes::of(&next.file.timeouts);
         self.drain_times.store(Arc::new(drain_times));
         let (were, are) = (&before.wanted.throttles, &after.wanted.throttles);

@@ -138,7 +138,7 @@ impl Wanted {
             sources: front_end.sources.clone(),
             usual_read: front_end.usual_read.clone(),
             group_nodes: file.group.iter().map(|it| names(&it.nodes)).collect(),
-            listeners: front_end.listeners.clone(),
+            listeners: front_end.listeners.iter().map(|it| it.address).collect(),
             hosted: file.hosted().map(|it| it.name.value.clone()).collect(),
         }
     }

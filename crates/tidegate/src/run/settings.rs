@@ -1,6 +1,6 @@
 //! From the configuration to what the data plane and the reader start with.
 
-use tidegate_proxy::{ListenerConfig, ProxyConfig, RequestConfig};
+use tidegate_proxy::{ProxyConfig, RequestConfig};
 use tidegate_remote::clock;
 use tidegate_remote::reader::ReaderOptions;
 
@@ -27,11 +27,7 @@ pub(super) fn proxy_config(front_end: &FrontEnd) -> ProxyConfig {
         ..
     } = request_config(front_end);
     ProxyConfig {
-        listeners: front_end
-            .listeners
-            .iter()
-            .map(|address| ListenerConfig { address: *address })
-            .collect(),
+        listeners: front_end.listeners.clone(),
         ports: front_end.ports,
         workers: workers(&front_end.limits),
         seed: front_end.seed.unwrap_or_else(seed),

@@ -13,6 +13,7 @@ pub(crate) mod published;
 pub(crate) mod scene;
 pub(crate) mod server;
 pub(crate) mod snmpd;
+pub(crate) mod tls;
 pub(crate) mod upgrade;
 
 use std::io::{Read, Write};

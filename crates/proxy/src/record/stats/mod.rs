@@ -37,6 +37,7 @@ pub use snapshot::{NodeSnapshot, SiteSnapshot, Snapshot};
 
 use crate::record::log::{Recent, Ring};
 use crate::record::reason::{Ending, Reason};
+use crate::tls::{Handshake, HandshakeFailure};
 
 /// Status classes 1xx to 5xx.
 pub const STATUS_CLASSES: usize = 5;
@@ -225,6 +226,10 @@ pub(crate) struct WorkerStats {
     pub(crate) lag: Histogram,
     pub(crate) tunnels: Counter,
     pub(crate) tunnels_closed: Counter,
+    /// Handshakes of TLS by how they went, as in [`Handshake::ALL`].
+    pub(crate) handshakes: [Counter; Handshake::ALL.len()],
+    /// Those that made no connection, as in [`HandshakeFailure::ALL`].
+    pub(crate) handshake_failures: [Counter; HandshakeFailure::COUNT],
     pub(crate) log_drops: Counter,
     pub(crate) recent: Mutex<Ring>,
     /// Times at which it failed and was replaced.
@@ -259,6 +264,8 @@ impl WorkerStats {
             lag: Histogram::default(),
             tunnels: Counter::default(),
             tunnels_closed: Counter::default(),
+            handshakes: Default::default(),
+            handshake_failures: Default::default(),
             log_drops: Counter::default(),
             recent: Mutex::default(),
             failures: Counter::default(),

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{HistogramSnapshot, LastError, NodeStats, STATUS_CLASSES, SiteStats, WorkerStats};
+use super::{
+    Counter, HistogramSnapshot, LastError, NodeStats, STATUS_CLASSES, SiteStats, WorkerStats,
+};
 use crate::record::reason::{Ending, Reason};
 
 /// One site.
@@ -108,6 +110,10 @@ pub struct Snapshot {
     pub tunnels: u64,
     /// Tunnels open now.
     pub tunnels_open: u64,
+    /// Handshakes of TLS that made a connection, as in [`Handshake::ALL`](crate::Handshake).
+    pub handshakes: Vec<u64>,
+    /// Handshakes that made none, as in [`HandshakeFailure::ALL`](crate::HandshakeFailure).
+    pub handshake_failures: Vec<u64>,
     /// Workers that failed and were replaced.
     pub worker_failures: u64,
     /// Lines written to the access log.
@@ -188,9 +194,18 @@ impl Snapshot {
         let opened = worker.tunnels.get();
         self.tunnels += opened;
         self.tunnels_open += opened.saturating_sub(closed);
+        add_each(&mut self.handshakes, &worker.handshakes);
+        add_each(&mut self.handshake_failures, &worker.handshake_failures);
         self.worker_failures += worker.failures.get();
         self.log_drops += worker.log_drops.get();
         self.requests += worker.requests.get();
+    }
+}
+
+fn add_each(totals: &mut Vec<u64>, counters: &[Counter]) {
+    totals.resize(counters.len(), 0);
+    for (total, count) in totals.iter_mut().zip(counters) {
+        *total += count.get();
     }
 }
 

@@ -1,0 +1,64 @@
+//! A listener: where it is, and how the connections are served that come there.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderValue;
+
+use crate::tls::ServerTls;
+
+/// A socket that clients connect to.
+#[derive(Clone, Debug)]
+pub struct ListenerConfig {
+    /// Where to listen. Port 0 takes a free port, the same for all workers.
+    pub address: SocketAddr,
+    /// How its connections are served.
+    pub plan: ListenerPlan,
+}
+
+impl ListenerConfig {
+    /// Plain HTTP.
+    pub fn plain(address: SocketAddr) -> Self {
+        let plan = ListenerPlan::default();
+        Self { address, plan }
+    }
+}
+
+/// How the connections of a listener are served. It may change while the listener stays: connections keep the one that
+/// they came with.
+#[derive(Clone, Debug, Default)]
+pub struct ListenerPlan {
+    /// TLS; none: plain HTTP.
+    pub tls: Option<Arc<ServerTls>>,
+    /// `Strict-Transport-Security` in each answer (RFC 6797), where there is TLS.
+    pub hsts: Option<HeaderValue>,
+    /// A request for a host that the certificate is not for, which the connection began with, is refused.
+    pub refuses_other_hosts: bool,
+    /// Every request is sent to this port by `https`.
+    pub redirects_to: Option<u16>,
+}
+
+impl ListenerPlan {
+    /// The value of `Strict-Transport-Security` for so long, in whole seconds.
+    pub fn hsts_for(max_age: Duration) -> Option<HeaderValue> {
+        HeaderValue::try_from(format!("max-age={}", max_age.as_secs())).ok()
+    }
+
+    /// What takes the place of another plan: sessions of TLS go on.
+    pub(crate) fn succeeding(mut self, before: &Self) -> Self {
+        if let (Some(tls), Some(before)) = (&self.tls, &before.tls) {
+            self.tls = Some(Arc::new(tls.succeeding(before)));
+        }
+        self
+    }
+
+    /// Whether a client sees another certificate than by this one, or plain HTTP instead of TLS or the other way round.
+    pub(crate) fn shows_another(&self, before: &Self) -> bool {
+        match (&self.tls, &before.tls) {
+            (Some(tls), Some(before)) => !tls.shows_the_same(before),
+            (None, None) => false,
+            (Some(_), None) | (None, Some(_)) => true,
+        }
+    }
+}

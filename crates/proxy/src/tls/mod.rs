@@ -1,0 +1,263 @@
+//! TLS towards clients: what a listener shows and asks for, as one set that all workers share.
+//!
+//! | module | what |
+//! |---|---|
+//! | `certificate` | a chain with its key, the names that it is for |
+//! | `choice` | which of them a client is shown |
+//! | `der` | what is read of a certificate itself: validity, subject |
+//! | `identity` | a client's certificate as a header value |
+//! | `failure` | why a handshake ends without a connection |
+//!
+//! TLS 1.2 and 1.3 (RFC 5246, RFC 8446) with rustls and ring; ALPN (RFC 7301) offers `http/1.1` alone. Sessions are resumed
+//! by tickets, whose keys change every six hours and are believed for twelve, and in TLS 1.2 by a cache as well. A new set
+//! of certificates takes the keys of the old one over, unless clients have to show other certificates than before: a
+//! resumed session shows none.
+
+mod certificate;
+mod choice;
+mod der;
+mod failure;
+mod identity;
+
+use std::fmt;
+use std::sync::Arc;
+
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::server::{ServerSessionMemoryCache, WebPkiClientVerifier};
+use tokio_rustls::rustls::version::{TLS12, TLS13};
+use tokio_rustls::rustls::{
+    HandshakeKind, ProtocolVersion, RootCertStore, ServerConfig, ServerConnection, crypto,
+};
+
+pub use certificate::{Certificate, CertificateError, CertificateOrKeyError, KeyError};
+use choice::Choice;
+pub use failure::HandshakeFailure;
+pub(crate) use identity::client_identity;
+
+/// Sessions of TLS 1.2 without tickets that are remembered, over all workers.
+const SESSIONS_MAX: usize = 4096;
+/// What a client may offer and be given.
+const PROTOCOLS: [&[u8]; 1] = [b"http/1.1"];
+
+/// The oldest version of TLS that is spoken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TlsVersion {
+    /// 1.2, RFC 5246.
+    #[default]
+    Tls12,
+    /// 1.3, RFC 8446.
+    Tls13,
+}
+
+/// Which certificates clients show.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ClientCertificates {
+    /// Those that they are signed by.
+    authorities: Vec<CertificateDer<'static>>,
+    /// Whether a client without one is refused.
+    pub required: bool,
+}
+
+impl fmt::Debug for ClientCertificates {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = formatter.debug_struct("ClientCertificates");
+        shown.field("authorities", &self.authorities.len());
+        shown.field("required", &self.required).finish()
+    }
+}
+
+impl ClientCertificates {
+    /// Signed by one of these authorities, in PEM.
+    ///
+    /// # Errors
+    /// None is in there, or one cannot be read.
+    pub fn from_pem(authorities: &[u8], required: bool) -> Result<Self, CertificateError> {
+        let read = CertificateDer::pem_slice_iter(authorities).collect::<Result<Vec<_>, _>>();
+        let authorities = read.map_err(CertificateError::pem)?;
+        if authorities.is_empty() {
+            return Err(CertificateError::None);
+        }
+        let made = Self {
+            authorities,
+            required,
+        };
+        made.roots()?;
+        Ok(made)
+    }
+
+    fn roots(&self) -> Result<RootCertStore, CertificateError> {
+        let mut roots = RootCertStore::empty();
+        for authority in &self.authorities {
+            let added = roots.add(authority.clone());
+            added.map_err(|error| CertificateError::NotX509(error.to_string()))?;
+        }
+        Ok(roots)
+    }
+}
+
+/// What a listener with TLS shows and asks for.
+#[derive(Clone, Debug)]
+pub struct TlsConfig {
+    /// At least one; the first is shown where no other fits.
+    pub certificates: Vec<Certificate>,
+    /// The oldest version.
+    pub minimum: TlsVersion,
+    /// What clients show; none: nothing.
+    pub clients: Option<ClientCertificates>,
+}
+
+/// Why there is no TLS by a configuration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct TlsError(String);
+
+/// See the module.
+pub struct ServerTls {
+    config: Arc<ServerConfig>,
+    choice: Arc<Choice>,
+    clients: Option<ClientCertificates>,
+}
+
+impl fmt::Debug for ServerTls {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = formatter.debug_struct("ServerTls");
+        shown.field("choice", &self.choice);
+        shown.field("clients", &self.clients).finish()
+    }
+}
+
+impl ServerTls {
+    /// Makes it ready.
+    ///
+    /// # Errors
+    /// There is no certificate, or no randomness for keys of tickets.
+    pub fn new(config: TlsConfig) -> Result<Self, TlsError> {
+        let failed = |error: &dyn fmt::Display| TlsError(error.to_string());
+        if config.certificates.is_empty() {
+            return Err(failed(&"no certificate"));
+        }
+        let provider = Arc::new(crypto::ring::default_provider());
+        let versions: &[_] = match config.minimum {
+            TlsVersion::Tls12 => &[&TLS13, &TLS12],
+            TlsVersion::Tls13 => &[&TLS13],
+        };
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
+        let builder = builder.with_protocol_versions(versions);
+        let builder = builder.map_err(|error| failed(&error))?;
+        let builder = match &config.clients {
+            None => builder.with_no_client_auth(),
+            Some(clients) => {
+                let roots = clients.roots().map_err(|error| failed(&error))?;
+                let roots = Arc::new(roots);
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
+                let verifier = match clients.required {
+                    true => verifier,
+                    false => verifier.allow_unauthenticated(),
+                };
+                let verifier = verifier.build().map_err(|error| failed(&error))?;
+                builder.with_client_cert_verifier(verifier)
+            }
+        };
+        let choice = Arc::new(Choice::new(config.certificates));
+        let resolver = Arc::clone(&choice);
+        let mut made = builder.with_cert_resolver(resolver);
+        made.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).into();
+        made.session_storage = ServerSessionMemoryCache::new(SESSIONS_MAX);
+        made.ticketer = crypto::ring::Ticketer::new().map_err(|error| failed(&error))?;
+        Ok(Self {
+            config: Arc::new(made),
+            choice,
+            clients: config.clients,
+        })
+    }
+
+    /// It takes another one's place: sessions that were begun there are resumed here, if clients would have to show the
+    /// same.
+    pub(crate) fn succeeding(&self, before: &Self) -> Self {
+        let mut config = ServerConfig::clone(&self.config);
+        if self.clients == before.clients {
+            config.session_storage = Arc::clone(&before.config.session_storage);
+            config.ticketer = Arc::clone(&before.config.ticketer);
+        }
+        Self {
+            config: Arc::new(config),
+            choice: Arc::clone(&self.choice),
+            clients: self.clients.clone(),
+        }
+    }
+
+    /// Whether it shows the same certificates in the same order.
+    pub(crate) fn shows_the_same(&self, other: &Self) -> bool {
+        self.choice.is_same(&other.choice)
+    }
+
+    /// Whether it asks clients for certificates.
+    pub(crate) fn asks_clients(&self) -> bool {
+        self.clients.is_some()
+    }
+
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        TlsAcceptor::from(Arc::clone(&self.config))
+    }
+
+    /// Whether the certificate that is shown for one name is for a host as well. The host may have a port.
+    pub(crate) fn covers(&self, shown_for: Option<&str>, host: &str) -> bool {
+        self.choice.covers(shown_for, host)
+    }
+}
+
+/// How a handshake went that made a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handshake {
+    /// The version that was agreed on.
+    pub version: TlsVersion,
+    /// Whether it went on with an earlier session.
+    pub resumed: bool,
+}
+
+impl Handshake {
+    /// Each way with its labels: version, whether a session was resumed.
+    pub const ALL: [(Self, &'static str, bool); 4] = [
+        (Self::of(TlsVersion::Tls12, false), "1.2", false),
+        (Self::of(TlsVersion::Tls12, true), "1.2", true),
+        (Self::of(TlsVersion::Tls13, false), "1.3", false),
+        (Self::of(TlsVersion::Tls13, true), "1.3", true),
+    ];
+
+    const fn of(version: TlsVersion, resumed: bool) -> Self {
+        Self { version, resumed }
+    }
+
+    /// How this connection was made.
+    pub(crate) fn seen(connection: &ServerConnection) -> Self {
+        let version = match connection.protocol_version() {
+            Some(ProtocolVersion::TLSv1_3) => TlsVersion::Tls13,
+            _ => TlsVersion::Tls12,
+        };
+        let resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
+        Self { version, resumed }
+    }
+
+    /// Its place in [`Handshake::ALL`].
+    pub(crate) const fn index(self) -> usize {
+        let version = match self.version {
+            TlsVersion::Tls12 => 0,
+            TlsVersion::Tls13 => 2,
+        };
+        version + self.resumed as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_way_has_its_place() {
+        for (index, (way, _, resumed)) in Handshake::ALL.into_iter().enumerate() {
+            assert_eq!((way.index(), way.resumed), (index, resumed));
+        }
+    }
+}

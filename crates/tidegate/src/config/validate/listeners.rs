@@ -1,0 +1,179 @@
+//! Where clients connect, and by what TLS.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tidegate_proxy::{
+    Certificate, CertificateOrKeyError, ClientCertificates, ListenerConfig, ListenerPlan,
+    ServerTls, TlsConfig, TlsVersion,
+};
+use tidegate_remote::clock;
+
+use super::super::address::overlap;
+use super::super::bounded;
+use super::super::file::ListenerFile;
+use super::super::problem::Problem;
+use super::super::setting::At;
+use super::super::tls::{
+    CertificateFile, ClientCertificatesFile, OtherHostsName, TlsFile, TlsVersionName,
+};
+use super::{Checker, overlapping};
+
+/// Bytes of a file with certificates: the bundle of a system's authorities has a fifth of a mebibyte.
+const CERTIFICATES_MAX: usize = 4 << 20;
+/// Bytes of a file with a private key, and of one with an OCSP response.
+const KEY_MAX: usize = 64 << 10;
+/// A certificate that ends so soon is spoken of: seven days.
+const SOON_SECONDS: u64 = 7 * 24 * 3600;
+
+impl Checker<'_> {
+    /// All of them; none if one cannot be as the file says.
+    pub(super) fn listeners(
+        &mut self,
+        listeners: &[At<ListenerFile>],
+        admin: &At<SocketAddr>,
+    ) -> Option<Vec<ListenerConfig>> {
+        for (index, listener) in listeners.iter().enumerate() {
+            let address = &listener.address;
+            let mut before = listeners[..index].iter().map(|it| &it.address);
+            if let Some(before) = before.find(|it| overlap(it.value, address.value)) {
+                self.problems.push(overlapping(before, address));
+            } else if overlap(admin.value, address.value) {
+                let message = format!("a listener on the admin address {}", admin.value);
+                let problem = Problem::new(address.place(), message, "[admin] listens here");
+                self.problems.push(match &admin.at {
+                    Some(at) => problem.context(at.clone(), "this address"),
+                    None => problem,
+                });
+            }
+        }
+        let made: Vec<_> = listeners.iter().map(|it| self.listener(it)).collect();
+        made.into_iter().collect()
+    }
+
+    fn listener(&mut self, file: &ListenerFile) -> Option<ListenerConfig> {
+        let plan = match &file.tls.value {
+            None => ListenerPlan {
+                redirects_to: self.redirects_to(file),
+                ..ListenerPlan::default()
+            },
+            Some(tls) => {
+                if file.redirect_to_https.value {
+                    let message = "a listener with `tls` has nowhere to redirect to";
+                    let label = "only where there is no `tls`";
+                    self.problem(file.redirect_to_https.place(), message, label);
+                }
+                ListenerPlan {
+                    hsts: tls.hsts.value.and_then(ListenerPlan::hsts_for),
+                    refuses_other_hosts: tls.other_hosts.value == OtherHostsName::Refuse,
+                    tls: Some(Arc::new(self.tls(tls, file.tls.place())?)),
+                    redirects_to: None,
+                }
+            }
+        };
+        let address = file.address.value;
+        Some(ListenerConfig { address, plan })
+    }
+
+    fn redirects_to(&self, file: &ListenerFile) -> Option<u16> {
+        let port = u16::try_from(file.https_port.value).ok()?;
+        file.redirect_to_https.value.then_some(port)
+    }
+
+    fn tls(&mut self, file: &TlsFile, at: Range<usize>) -> Option<ServerTls> {
+        let first = self.certificate(&file.certificate, &file.key, &file.ocsp);
+        let more = file.certificates.iter();
+        let more: Vec<_> = more
+            .map(|it: &At<CertificateFile>| self.certificate(&it.certificate, &it.key, &it.ocsp))
+            .collect();
+        let clients = file.client_certificates.value.as_ref();
+        let clients = clients.map(|it| self.client_certificates(it));
+        let all: Option<Vec<_>> = [first].into_iter().chain(more).collect();
+        let config = TlsConfig {
+            certificates: all?,
+            minimum: match file.minimum_version.value {
+                TlsVersionName::Tls12 => TlsVersion::Tls12,
+                TlsVersionName::Tls13 => TlsVersion::Tls13,
+            },
+            clients: clients.map_or(Some(None), |it| it.map(Some))?,
+        };
+        let made = ServerTls::new(config).map_err(|error| {
+            self.problem(at, format!("cannot use this TLS: {error}"), "here");
+        });
+        made.ok()
+    }
+
+    fn certificate(
+        &mut self,
+        chain: &At<PathBuf>,
+        key: &At<PathBuf>,
+        ocsp: &At<Option<PathBuf>>,
+    ) -> Option<Certificate> {
+        let chain_text = self.public(&chain.value, chain.place(), "certificate", CERTIFICATES_MAX);
+        let key_text = self.secret_text(self.path(&key.value), KEY_MAX);
+        let key_text = key_text.map_err(|reason| self.unusable("key", key.place(), &reason));
+        let response = match &ocsp.value {
+            None => Some(None),
+            Some(path) => self.public(path, ocsp.place(), "OCSP", KEY_MAX).map(Some),
+        };
+        let (chain_text, key_text, response) = (chain_text?, key_text.ok()?, response?);
+        let made = Certificate::from_pem(&chain_text, key_text.reveal().as_bytes(), response);
+        match made {
+            Ok(certificate) => {
+                self.note_validity(&chain.value, &certificate);
+                Some(certificate)
+            }
+            Err(CertificateOrKeyError::Certificate(error)) => {
+                self.unusable("certificate", chain.place(), &error.to_string());
+                None
+            }
+            Err(CertificateOrKeyError::Key(error)) => {
+                self.unusable("key", key.place(), &error.to_string());
+                None
+            }
+        }
+    }
+
+    /// A certificate out of its time is shown all the same: the clock may be wrong, and it is for clients to judge.
+    fn note_validity(&mut self, path: &Path, certificate: &Certificate) {
+        let (now, valid) = (clock::unix().as_secs(), certificate.valid());
+        let path = path.display();
+        let note = if now < valid.start {
+            format!("the certificate in {path} is not valid yet: clients refuse it")
+        } else if valid.end <= now {
+            format!("the certificate in {path} has expired: clients refuse it")
+        } else if valid.end - now < SOON_SECONDS {
+            format!("the certificate in {path} expires within seven days")
+        } else {
+            return;
+        };
+        self.notes.push(note);
+    }
+
+    fn client_certificates(&mut self, file: &ClientCertificatesFile) -> Option<ClientCertificates> {
+        let (path, at) = (&file.authorities.value, file.authorities.place());
+        let text = self.public(path, at.clone(), "certificate", CERTIFICATES_MAX)?;
+        let made = ClientCertificates::from_pem(&text, file.required.value);
+        let made = made.map_err(|error| self.unusable("certificate", at, &error.to_string()));
+        made.ok()
+    }
+
+    /// What is in a file that holds no secret.
+    fn public(
+        &mut self,
+        path: &Path,
+        at: Range<usize>,
+        what: &str,
+        most: usize,
+    ) -> Option<Vec<u8>> {
+        let read = bounded::regular(&self.path(path)).and_then(|file| bounded::bytes(file, most));
+        read.map_err(|reason| self.unusable(what, at, &reason)).ok()
+    }
+
+    fn unusable(&mut self, what: &str, at: Range<usize>, reason: &str) {
+        let message = format!("cannot use this {what} file: {reason}");
+        self.problem(at, message, "here");
+    }
+}
