@@ -47,6 +47,9 @@ fn hosts() -> Option<Hosts> {
     Some(hosts)
 }
 
+/// What is installed is known by its port, whatever the namespace: agents of other tests would see it at theirs.
+const INSTALLED_PORT: u16 = PORT + 2;
+
 /// The name of an agent's shared memory.
 fn path(test: &str) -> PathBuf {
     let process = std::process::id();
@@ -69,7 +72,11 @@ fn agent(hosts: &Hosts, rungs: &[Rung], key: &NodeKey, shm: Option<PathBuf>) -> 
 }
 
 fn at(address: &str) -> SocketAddr {
-    SocketAddr::new(address.parse().unwrap(), PORT)
+    at_port(address, PORT)
+}
+
+fn at_port(address: &str, port: u16) -> SocketAddr {
+    SocketAddr::new(address.parse().unwrap(), port)
 }
 
 /// A handle by each way.
@@ -224,7 +231,7 @@ fn what_is_installed_counts_with_front_ends_on_its_own_host() {
     let Some(hosts) = hosts() else { return };
     let key = NodeKey::random("n1").unwrap();
     let config = AgentConfig {
-        listen: ([0, 0, 0, 0], PORT).into(),
+        listen: ([0, 0, 0, 0], INSTALLED_PORT).into(),
         rungs: vec![Rung::XdpGeneric],
         ..AgentConfig::new(vec![key.clone()])
     };
@@ -237,7 +244,8 @@ fn what_is_installed_counts_with_front_ends_on_its_own_host() {
         Ok(installed) => assert_eq!(installed.silent_locally, None),
         Err(error) => return skip(&error.to_string()),
     }
-    let connect = |to| UdpRegion::connect(at(to), key.key.clone(), PATIENT).unwrap();
+    let connect =
+        |to| UdpRegion::connect(at_port(to, INSTALLED_PORT), key.key.clone(), PATIENT).unwrap();
     let mut ways = [
         hosts.at_front(|| connect(NODE_V4)),
         hosts.at_node(|| connect(NODE_V4)),
@@ -253,8 +261,11 @@ fn what_is_installed_counts_with_front_ends_on_its_own_host() {
     assert_eq!(epochs, [epochs[0]; 3]);
     // An agent beside it would keep words of its own.
     let refused = hosts.at_node(|| Agent::spawn(&config).map(drop).unwrap_err());
-    assert!(matches!(refused, AgentError::Installed(PORT)), "{refused}");
-    hosts.at_node(|| uninstall(PORT).unwrap());
+    assert!(
+        matches!(refused, AgentError::Installed(INSTALLED_PORT)),
+        "{refused}"
+    );
+    hosts.at_node(|| uninstall(INSTALLED_PORT).unwrap());
     let hooks = hosts.ip(&[
         "netns",
         "exec",
