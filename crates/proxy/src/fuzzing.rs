@@ -15,6 +15,11 @@ pub fn route(bytes: &[u8]) {
     crate::route::invariants::check(bytes);
 }
 
+/// Any bytes that a connection begins with where a PROXY header is wanted.
+pub fn proxy_header(bytes: &[u8]) {
+    crate::wire::proxy_header::invariants::check(bytes);
+}
+
 /// Any bytes as a value of a header in which a node reports its load.
 pub fn load_header(bytes: &[u8]) {
     crate::response::orca::invariants::check(bytes);
@@ -47,6 +52,13 @@ mod tests {
     fn the_corpus_of_targets_keeps_the_invariants() {
         // `replay` asserts that there is a corpus, and the check its invariants.
         replay("route", b"/.%2eEfF?&=ab\\*", super::route);
+    }
+
+    #[test]
+    fn the_corpus_of_proxy_headers_keeps_the_invariants() {
+        // `replay` asserts that there is a corpus, and the check its invariants.
+        let odd = b"PROXYTCUNKW46 .:\r\n\0\x20\x21\x11019";
+        replay("proxy_header", odd, super::proxy_header);
     }
 
     #[test]

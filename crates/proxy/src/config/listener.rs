@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use http::HeaderValue;
 
+use super::Network;
 use crate::tls::ServerTls;
 
 /// A socket that clients connect to.
@@ -35,6 +36,8 @@ pub struct ListenerPlan {
     pub hsts: Option<HeaderValue>,
     /// A request for a host that the certificate is not for, which the connection began with, is refused.
     pub refuses_other_hosts: bool,
+    /// Balancers that pass connections on, and say by the PROXY protocol whose they are; none: clients connect by themselves.
+    pub balancers: Arc<[Network]>,
     /// Every request is sent to this port by `https`.
     pub redirects_to: Option<u16>,
 }

@@ -149,6 +149,12 @@ pub(crate) struct ClientConnection {
 }
 
 impl ClientConnection {
+    /// What another connection has left of its time for a head is this one's.
+    pub(crate) fn take_deadline_of(&self, other: &Self) {
+        self.due.set(other.due.get());
+        self.moved.set(other.moved.get());
+    }
+
     pub(crate) fn new(
         base: Rc<WorkerBase>,
         client: IpAddr,

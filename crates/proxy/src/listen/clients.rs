@@ -196,6 +196,13 @@ impl Registered {
             _seat: seat,
         }
     }
+
+    /// The connection is this client's, as it turns out.
+    pub(super) fn become_of(&mut self, client: &Rc<Client>) {
+        self.client.close();
+        self.client = Rc::clone(client);
+        self.clients.open.borrow_mut().slots[self.slot] = Some(Rc::clone(client));
+    }
 }
 
 impl Drop for Registered {

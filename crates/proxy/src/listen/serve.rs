@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 
 use super::clients::{Clients, Registered};
 use super::handshake::handshake;
+use super::introduction::introduced;
 use super::io::ClientIo;
 use super::linger::linger;
 use super::respond::{Service, respond};
@@ -41,7 +42,18 @@ enum End {
 /// Serves one connection.
 pub(crate) async fn serve(clients: Rc<Clients>, stream: TcpStream, client: Rc<Client>, seat: Seat) {
     let worker = &clients.worker;
-    let _registered = Registered::new(&clients, &client, seat);
+    let mut registered = Registered::new(&clients, &client, seat);
+    let (client, stream) = match client.connection.plan.balancers.is_empty() {
+        true => (client, stream),
+        // In memory of its own, as below.
+        false => match Box::pin(introduced(&client, stream)).await {
+            Some((client, stream)) => {
+                registered.become_of(&client);
+                (client, stream)
+            }
+            None => return,
+        },
+    };
     let stream = match &client.connection.plan.tls {
         None => Stream::Plain(stream),
         // In memory of its own, which is free again when it is over.

@@ -81,6 +81,7 @@ reasons! {
     BadRequest = "bad_request", 400, Rejected, "the request head is malformed";
     Tls = "tls", 400, Rejected, "the client speaks TLS, and this listener plain HTTP";
     PlainHttp = "plain_http", 400, Rejected, "the client speaks plain HTTP, and this listener TLS: the URL begins with https://";
+    ProxyProtocol = "proxy_protocol", 400, Rejected, "the connection does not begin with a PROXY header, or its sender is none of the listener's balancers";
     Misdirected = "misdirected", 421, Rejected, "a host that the certificate of this connection is not for";
     MissingHost = "missing_host", 400, Rejected, "HTTP/1.1 without a Host header";
     DuplicateHost = "duplicate_host", 400, Rejected, "more than one Host header";

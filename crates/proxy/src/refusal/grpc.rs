@@ -80,6 +80,7 @@ fn code(reason: Reason) -> Option<&'static str> {
         | Reason::BadRequest
         | Reason::Tls
         | Reason::PlainHttp
+        | Reason::ProxyProtocol
         | Reason::Misdirected
         | Reason::MissingHost
         | Reason::DuplicateHost

@@ -5,3 +5,4 @@ pub(crate) mod chunks;
 mod head_end;
 pub(crate) mod inflow;
 mod interim;
+pub(crate) mod proxy_header;

@@ -137,8 +137,11 @@ table! {
         redirect_to_https: bool = false;
         /// The port that requests are sent to.
         https_port: u32 = 443, in 1..=65_535;
+        /// Networks of balancers that pass connections on here, like `["10.0.0.0/8"]`: each connection must come from one of them, and
+        /// begin with a header of the PROXY protocol (version 1 or 2), which names its client. Empty: clients connect by themselves.
+        proxy_protocol: Vec<At<String>> = Vec::new();
     }
-    later { http2: "HTTP/2", proxy_protocol: "the PROXY protocol" }
+    later { http2: "HTTP/2" }
 }
 
 table! {

@@ -338,6 +338,20 @@ impl Checker<'_> {
         sites.into_iter().collect()
     }
 
+    /// Networks that clients or balancers connect from.
+    fn client_networks(&mut self, networks: &[At<String>]) -> Option<Vec<tidegate_proxy::Network>> {
+        let parse = |range: &At<String>| match range.value.parse() {
+            Ok(network) => Some(network),
+            Err(error) => {
+                let error: tidegate_proxy::NetworkError = error;
+                self.problem(range.place(), error.to_string(), "here");
+                None
+            }
+        };
+        let networks: Vec<_> = networks.iter().map(parse).collect();
+        networks.into_iter().collect()
+    }
+
     fn forwarded(&mut self, file: &ForwardedFile) -> Option<ForwardedConfig> {
         let via = &file.via.value;
         let bad = |byte: u8| !byte.is_ascii_alphanumeric() && !b"._-:".contains(&byte);
@@ -348,15 +362,7 @@ impl Checker<'_> {
             let label = "letters, digits, `.`, `-`, `_` and `:`";
             self.problem(file.via.place(), "bad name for `via`", label);
         }
-        let parse = |range: &At<String>| match range.value.parse() {
-            Ok(network) => Some(network),
-            Err(error) => {
-                let error: tidegate_proxy::NetworkError = error;
-                self.problem(range.place(), error.to_string(), "here");
-                None
-            }
-        };
-        let trusted: Vec<_> = file.trusted.iter().map(parse).collect();
+        let trusted = self.client_networks(&file.trusted);
         let name = |name: &At<String>| match name.value.parse() {
             Ok(parsed) if tidegate_proxy::ends_unless_kept(&parsed) => Some(parsed),
             Ok(_) => {
@@ -374,7 +380,7 @@ impl Checker<'_> {
         Some(ForwardedConfig {
             x_forwarded: file.x_forwarded.value,
             forwarded: file.forwarded.value,
-            trusted: trusted.into_iter().collect::<Option<_>>()?,
+            trusted: trusted?,
             keep: keep.into_iter().collect::<Option<_>>()?,
             underscores: file.underscores.value,
             via: via.clone(),

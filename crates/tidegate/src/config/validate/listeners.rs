@@ -54,8 +54,10 @@ impl Checker<'_> {
     }
 
     fn listener(&mut self, file: &ListenerFile) -> Option<ListenerConfig> {
+        let balancers = self.client_networks(&file.proxy_protocol)?.into();
         let plan = match &file.tls.value {
             None => ListenerPlan {
+                balancers,
                 redirects_to: self.redirects_to(file),
                 ..ListenerPlan::default()
             },
@@ -66,6 +68,7 @@ impl Checker<'_> {
                     self.problem(file.redirect_to_https.place(), message, label);
                 }
                 ListenerPlan {
+                    balancers,
                     hsts: tls.hsts.value.and_then(ListenerPlan::hsts_for),
                     refuses_other_hosts: tls.other_hosts.value == OtherHostsName::Refuse,
                     tls: Some(Arc::new(self.tls(tls, file.tls.place())?)),
