@@ -7,12 +7,14 @@
 //! 4. A path that is rewritten stays below where it is put, and its query stays as it is.
 //! 5. A redirect to a path names no other host, and what it says is one line.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use http::header::LOCATION;
 use http::{Request, StatusCode, Uri};
 
-use super::{RouteAction, RouteConditions, RouteConfig, find, path, written};
+use super::{Asking, RouteAction, RouteConditions, RouteConfig, find, path, written};
+use crate::config::ForwardedConfig;
 use crate::config::route::{HeaderChanges, PathPattern};
 
 /// Checks all of them.
@@ -43,13 +45,14 @@ fn is_normal(path: &[u8]) {
 }
 
 fn rewritten(request: &Request<()>) {
+    let config = ForwardedConfig::default();
     let routes = routes(RouteAction::Forward {
         rewrite: "/below{rest}".parse().ok(),
     });
-    let found = find(&routes, "host.example", request);
+    let found = find(&routes, &asking(&config), request);
     let found = found.expect("the last route is for all");
     let mut changed = request.clone();
-    if found.change(&mut changed).is_ok() && found.rewrites() {
+    if found.change(&mut changed, &config).is_ok() && found.rewrites() {
         let path = path::normal(changed.uri().path());
         assert!(path.starts_with(b"/below"), "{}", changed.uri());
         assert_eq!(changed.uri().query(), request.uri().query());
@@ -57,12 +60,13 @@ fn rewritten(request: &Request<()>) {
 }
 
 fn redirected(request: &Request<()>) {
+    let config = ForwardedConfig::default();
     let to = "{path}{query}".parse().expect("a template");
     let routes = routes(RouteAction::Redirect {
         status: StatusCode::FOUND,
         to,
     });
-    let found = find(&routes, "host.example", request).expect("a route for all");
+    let found = find(&routes, &asking(&config), request).expect("a route for all");
     let answer = found.answer("host.example", request).expect("a redirect");
     if let Some(location) = answer.headers().get(LOCATION) {
         let location = location.as_bytes();
@@ -71,6 +75,16 @@ fn redirected(request: &Request<()>) {
             !matches!(location.get(1), Some(b'/' | b'\\')),
             "{location:?}"
         );
+    }
+}
+
+/// A client of its own.
+fn asking(config: &ForwardedConfig) -> Asking<'_> {
+    Asking {
+        host: "host.example",
+        client: Ipv4Addr::LOCALHOST.into(),
+        config,
+        asks_certificate: false,
     }
 }
 

@@ -80,6 +80,6 @@ pub use route::{is_framing, is_needed, is_served};
 pub use sockets::{BACKLOG, ListenerSockets, PortSharing, Ports, is_own_fault, listen_first};
 pub use tls::{
     Certificate, CertificateError, CertificateOrKeyError, ClientCertificates, Handshake,
-    HandshakeFailure, KeyError, ServerTls, TlsConfig, TlsError, TlsVersion,
+    HandshakeFailure, KeyError, ServerTls, TlsConfig, TlsError, TlsVersion, is_ocsp_response,
 };
 pub use worker::{LoadReports, ReportCounts, ReportingNode, RequestSetter, Shared, SiteSetter};

@@ -11,6 +11,7 @@
 //! (a second value, another letter case) sees something else.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -21,14 +22,19 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use tidegate_core::topology::routes::bare_host;
 
+use crate::config::ForwardedConfig;
 use crate::config::route::template::RequestParts;
 use crate::config::route::{
     HeaderChanges, RouteAction, RouteConditions, RouteConfig, Wanted, path,
 };
+use crate::head::{ends_unless_kept, fold, is_claim};
 use crate::record::reason::Reason;
 
 /// Bytes of a path that stay as they are when a path is written anew (RFC 3986 §3.3), beside letters and digits.
 const PATH_BYTES: &[u8] = b"/-._~!$&'()*+,;=:@";
+
+/// The field that says which certificate a client has shown.
+const CLIENT_CERTIFICATE: &str = "x-forwarded-client-cert";
 
 /// Fields that frame messages or belong to one connection: no route changes them.
 pub fn is_framing(name: &HeaderName) -> bool {
@@ -64,16 +70,44 @@ impl Deref for Route {
     }
 }
 
-/// The first of the routes that a request is of, which is for this host.
+/// What of a request's head counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asking<'a> {
+    /// The host that it is for.
+    pub(crate) host: &'a str,
+    pub(crate) client: IpAddr,
+    /// Whose claims are believed.
+    pub(crate) config: &'a ForwardedConfig,
+    /// What is claimed of a certificate means nothing: it is seen here.
+    pub(crate) asks_certificate: bool,
+}
+
+impl Asking<'_> {
+    /// Whether a field of this name is what the client may say. Those that end here hold in no condition.
+    fn may_say(&self, name: &HeaderName) -> bool {
+        let is_trusted = || {
+            self.config
+                .trusted
+                .iter()
+                .any(|it| it.contains(self.client))
+        };
+        match name.as_str() {
+            CLIENT_CERTIFICATE if self.asks_certificate => false,
+            _ if !ends_unless_kept(name) || self.config.keeps(name.as_str()) => true,
+            text => is_claim(text) && is_trusted(),
+        }
+    }
+}
+
+/// The first of the routes that a request is of.
 #[cold]
 pub(crate) fn find<B>(
     routes: &Arc<[RouteConfig]>,
-    host: &str,
+    asking: &Asking<'_>,
     request: &Request<B>,
 ) -> Option<Route> {
-    let host = bare_host(host);
     let path = path::normal(request.uri().path());
-    let holds = |route: &RouteConfig| route.conditions.hold(host, &path, request);
+    let holds = |route: &RouteConfig| route.conditions.hold(asking, &path, request);
     let place = routes.iter().position(holds)?;
     Some(Route {
         routes: Arc::clone(routes),
@@ -82,15 +116,15 @@ pub(crate) fn find<B>(
 }
 
 impl RouteConditions {
-    fn hold<B>(&self, host: &str, path: &[u8], request: &Request<B>) -> bool {
+    fn hold<B>(&self, asking: &Asking<'_>, path: &[u8], request: &Request<B>) -> bool {
+        let host = bare_host(asking.host);
         let is_host = |it: &String| it.eq_ignore_ascii_case(host);
         (self.hosts.is_empty() || self.hosts.iter().any(is_host))
             && (self.methods.is_empty() || self.methods.contains(request.method()))
             && self.path.as_ref().is_none_or(|pattern| pattern.fits(path))
-            && self
-                .headers
-                .iter()
-                .all(|(name, wanted)| has_field(request.headers(), name, wanted))
+            && self.headers.iter().all(|(name, wanted)| {
+                asking.may_say(name) && has_field(request.headers(), name, wanted)
+            })
             && self
                 .query
                 .iter()
@@ -109,12 +143,17 @@ fn has_query(query: Option<&str>, name: &str, wanted: &Wanted) -> bool {
     let pairs = query.unwrap_or_default().split('&');
     pairs.filter(|pair| !pair.is_empty()).any(|pair| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        path::decode(key.as_bytes()) == name.as_bytes()
+        form_decoded(key) == name.as_bytes()
             && match wanted {
                 Wanted::Any => true,
-                Wanted::Value(wanted) => path::decode(value.as_bytes()) == wanted.as_bytes(),
+                Wanted::Value(wanted) => form_decoded(value) == wanted.as_bytes(),
             }
     })
+}
+
+/// A name or a value of a query as forms send it, where `+` is a blank.
+fn form_decoded(text: &str) -> Vec<u8> {
+    path::decode(text.replace('+', " ").as_bytes())
 }
 
 impl RouteConfig {
@@ -142,7 +181,11 @@ impl RouteConfig {
                 let rest = self.rest(request);
                 let parts = RequestParts {
                     host: bare_host(host),
-                    path: request.uri().path(),
+                    // OPTIONS for the whole server has no path.
+                    path: match request.uri().path() {
+                        "*" => "/",
+                        path => path,
+                    },
                     rest: &rest,
                     query: request.uri().query(),
                 };
@@ -165,7 +208,11 @@ impl RouteConfig {
     ///
     /// # Errors
     /// The path that it would have is none.
-    pub(crate) fn change<B>(&self, request: &mut Request<B>) -> Result<(), Reason> {
+    pub(crate) fn change<B>(
+        &self,
+        request: &mut Request<B>,
+        config: &ForwardedConfig,
+    ) -> Result<(), Reason> {
         if let RouteAction::Forward {
             rewrite: Some(template),
         } = &self.action
@@ -185,6 +232,9 @@ impl RouteConfig {
             }
             let target = PathAndQuery::try_from(target).map_err(|_| Reason::BadTarget)?;
             *request.uri_mut() = Uri::from(target);
+        }
+        if !config.underscores {
+            self.request_headers.drop_spellings(request.headers_mut());
         }
         self.request_headers.apply(request.headers_mut());
         Ok(())
@@ -207,6 +257,28 @@ impl HeaderChanges {
         }
         for (name, value) in &self.set {
             headers.insert(name, value.clone());
+        }
+    }
+
+    /// Takes out fields of other names that gateways take for those of the changes: they keep letters and digits alone.
+    fn drop_spellings(&self, headers: &mut HeaderMap) {
+        let changed = || {
+            self.remove
+                .iter()
+                .chain(self.set.iter().map(|(name, _)| name))
+        };
+        let is_spelling = |name: &HeaderName| {
+            let folded = || name.as_str().bytes().map(fold);
+            let is_such = |own: &HeaderName| own.as_str().bytes().map(fold).eq(folded());
+            changed().any(|own| own != name && is_such(own))
+        };
+        let such: Vec<_> = headers
+            .keys()
+            .filter(|name| is_spelling(name))
+            .cloned()
+            .collect();
+        for name in such {
+            headers.remove(name);
         }
     }
 
@@ -272,6 +344,16 @@ mod tests {
         }
     }
 
+    /// Of an untrusted client.
+    fn asking<'a>(host: &'a str, config: &'a ForwardedConfig) -> Asking<'a> {
+        Asking {
+            host,
+            client: "192.0.2.7".parse().unwrap(),
+            config,
+            asks_certificate: false,
+        }
+    }
+
     fn redirect(to: &str) -> RouteAction {
         RouteAction::Redirect {
             status: StatusCode::PERMANENT_REDIRECT,
@@ -290,8 +372,9 @@ mod tests {
         other.conditions.hosts = vec!["other.example".into()];
         let all = route("/api/*", forward(None));
         let routes: Arc<[_]> = vec![posts, asked, other, all].into();
+        let config = ForwardedConfig::default();
         let place = |host: &str, request: &Request<()>| {
-            find(&routes, host, request).map(|found| found.place)
+            find(&routes, &asking(host, &config), request).map(|found| found.place)
         };
         let mut post = request("POST", "/api/x");
         assert_eq!(place("shop.example", &post), Some(3));
@@ -299,6 +382,7 @@ mod tests {
             .insert("x-beta", HeaderValue::from_static("whatever"));
         assert_eq!(place("shop.example", &post), Some(0));
         assert_eq!(place("", &request("GET", "/api?w=1&%76=a%20b")), Some(1));
+        assert_eq!(place("", &request("GET", "/api?v=a+b")), Some(1));
         assert_eq!(place("", &request("GET", "/api?v=a")), Some(3));
         assert_eq!(
             place("Other.example.:8080", &request("GET", "/api")),
@@ -314,7 +398,77 @@ mod tests {
             ..route("/", forward(None))
         }]
         .into();
-        assert!(find(&of_any, "", &request("OPTIONS", "*")).is_some());
+        assert!(find(&of_any, &asking("", &config), &request("OPTIONS", "*")).is_some());
+    }
+
+    #[test]
+    fn what_a_client_may_not_say_holds_in_no_condition() {
+        let claims = [
+            "x-forwarded-proto",
+            "x-real-ip",
+            "forwarded",
+            "x-forwarded-client-cert",
+            "proxy",
+        ];
+        for name in claims.map(HeaderName::from_static) {
+            let mut claimed = route("/*", forward(None));
+            claimed.conditions.headers = vec![(name.clone(), Wanted::Any)];
+            let routes: Arc<[_]> = vec![claimed].into();
+            let mut request = request("GET", "/");
+            request
+                .headers_mut()
+                .insert(&name, HeaderValue::from_static("1"));
+            let mut config = ForwardedConfig::default();
+            let holds = |config: &ForwardedConfig, asks_certificate| {
+                let asking = Asking {
+                    asks_certificate,
+                    ..asking("", config)
+                };
+                find(&routes, &asking, &request).is_some()
+            };
+            assert!(!holds(&config, false), "{name}");
+            config.trusted = vec!["192.0.2.0/24".parse().unwrap()];
+            assert_eq!(holds(&config, false), name != "proxy", "{name}");
+            assert_eq!(
+                holds(&config, true),
+                !["proxy", "x-forwarded-client-cert"].contains(&name.as_str()),
+                "{name}"
+            );
+            config = ForwardedConfig::default();
+            config.keep = vec![name.clone()];
+            assert!(holds(&config, false), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_field_that_is_set_has_no_other_spelling_beside_it() {
+        let mut route = route("/x", forward(None));
+        route.request_headers = HeaderChanges {
+            remove: vec![HeaderName::from_static("x-secret")],
+            set: vec![(
+                HeaderName::from_static("x-user"),
+                HeaderValue::from_static("anon"),
+            )],
+        };
+        let mut config = ForwardedConfig::default();
+        let names = |config: &ForwardedConfig| {
+            let mut request = request("GET", "/x");
+            for name in [
+                "x-user", "x_user", "x.user", "x_secret", "x-user2", "x_other",
+            ] {
+                request
+                    .headers_mut()
+                    .insert(name, HeaderValue::from_static("root"));
+            }
+            route.change(&mut request, config).unwrap();
+            let mut names: Vec<_> = request.headers().keys().map(ToString::to_string).collect();
+            names.sort();
+            assert_eq!(request.headers()["x-user"], "anon");
+            names
+        };
+        assert_eq!(names(&config), ["x-user", "x-user2", "x_other"]);
+        config.underscores = true;
+        assert_eq!(names(&config).len(), 6);
     }
 
     #[test]
@@ -330,7 +484,9 @@ mod tests {
             ("/api/%ff", "/v2/%FF"),
         ] {
             let mut request = request("GET", sent);
-            route.change(&mut request).unwrap();
+            route
+                .change(&mut request, &ForwardedConfig::default())
+                .unwrap();
             assert_eq!(request.uri(), expected, "{sent}");
         }
     }
@@ -354,7 +510,9 @@ mod tests {
                 .headers_mut()
                 .append(name, HeaderValue::from_static("again"));
         }
-        route.change(&mut request).unwrap();
+        route
+            .change(&mut request, &ForwardedConfig::default())
+            .unwrap();
         let headers = request.headers();
         assert!(!headers.contains_key("cookie"));
         assert_eq!(headers.get_all("x-a").iter().count(), 1);
@@ -392,6 +550,10 @@ mod tests {
         assert_eq!(answer.headers()["retry-after"], "3600");
         assert_eq!(answer.headers()[CONTENT_TYPE], "text/plain");
         assert_eq!(answer.body(), "back at noon");
-        assert!(route.change(&mut request("GET", "/")).is_ok());
+        assert!(
+            route
+                .change(&mut request("GET", "/"), &ForwardedConfig::default())
+                .is_ok()
+        );
     }
 }

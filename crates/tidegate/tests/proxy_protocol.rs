@@ -207,7 +207,7 @@ fn a_stock_haproxy_passes_its_clients_on() {
     let with_tls = tls.map(|tls| ("send-proxy-v2 ssl verify none", tls));
     let plain = ["send-proxy", "send-proxy-v2"].map(|kind| (kind, String::new()));
     for (kind, tls) in plain.into_iter().chain(with_tls) {
-        let folder = folder(&format!("proxy-protocol-{kind}"));
+        let folder = folder(&format!("proxy-protocol-{}", kind.replace(' ', "-")));
         let listener = format!("[\"127.0.0.1/32\"]{tls}");
         let front_end = Behind::start(&folder, &mirror, &listener, "");
         // Its checks have a header, too.

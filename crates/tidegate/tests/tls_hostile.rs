@@ -236,7 +236,7 @@ fn a_connection_too_many_is_refused_before_a_handshake() {
     });
 }
 
-/// A node that answers each request once it is told to.
+/// A node that answers each request when the sender says so.
 fn gated() -> (SocketAddr, Sender<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,4 +1,4 @@
-//! What a node is told of the client: its address, the host and the scheme that it asked for (`X-Forwarded-*`, or
+//! What a node learns of the client: its address, the host and the scheme that it asked for (`X-Forwarded-*`, or
 //! `Forwarded` of RFC 7239), and the certificate that it has shown.
 
 use std::net::IpAddr;

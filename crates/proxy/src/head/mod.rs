@@ -188,7 +188,7 @@ fn may_be_noted(name: &str) -> bool {
 }
 
 /// A byte of a name as gateways have it that keep letters and digits alone.
-fn fold(byte: u8) -> u8 {
+pub(crate) fn fold(byte: u8) -> u8 {
     if byte.is_ascii_alphanumeric() {
         byte
     } else {
@@ -203,7 +203,7 @@ fn begins_as_claim(name: &str, folds: bool) -> bool {
 }
 
 /// Whether a name claims something about the client.
-fn is_claim(name: &str) -> bool {
+pub(crate) fn is_claim(name: &str) -> bool {
     begins_as_claim(name, false) || CLAIMS.contains(&name)
 }
 

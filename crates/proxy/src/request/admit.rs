@@ -266,7 +266,15 @@ fn enter(
         counters.requests.add(1);
     }
     state.route = match worker.sites.routes(site) {
-        Some(routes) => route::find(&routes, checked.host, request),
+        Some(routes) => {
+            let asking = route::Asking {
+                host: checked.host,
+                client: connection.client,
+                config: &connection.settings.forwarded(),
+                asks_certificate: connection.asks_certificate(),
+            };
+            route::find(&routes, &asking, request)
+        }
         None => None,
     };
     if let Some(route) = &state.route
@@ -351,7 +359,7 @@ pub(crate) fn prepare(
         },
     )?;
     if let Some(route) = guard.state().and_then(|state| state.route.as_ref()) {
-        route.change(&mut request)?;
+        route.change(&mut request, &connection.settings.forwarded())?;
     }
     if !has_body {
         return Ok(request.map(|_| RequestBody::Empty));

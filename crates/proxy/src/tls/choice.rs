@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use tidegate_core::topology::routes::bare_host;
 use tokio_rustls::rustls::SignatureScheme;
 use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
 use tokio_rustls::rustls::sign::CertifiedKey;
@@ -71,11 +72,7 @@ impl Choice {
     }
 
     pub(super) fn covers(&self, shown_for: Option<&str>, host: &str) -> bool {
-        let host = match host.rsplit_once(':') {
-            Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-            Some(_) | None => host,
-        };
-        let host = host.to_ascii_lowercase();
+        let host = bare_host(host).to_ascii_lowercase();
         let of_host = self.named(&host).unwrap_or_default();
         let shown = shown_for.map(str::to_ascii_lowercase);
         let shown = shown.and_then(|name| self.named(&name)).unwrap_or(&[0]);

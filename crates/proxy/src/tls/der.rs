@@ -10,9 +10,10 @@ use std::ops::Range;
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 const OBJECT_ID: u8 = 0x06;
+const ENUMERATED: u8 = 0x0a;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
-/// `[0]`, the version.
+/// `[0]`: the version, or the body of a response.
 const VERSION: u8 = 0xa0;
 /// Strings whose bytes are text of one byte a letter or UTF-8: UTF8String, NumericString, PrintableString, IA5String.
 const STRINGS: [u8; 4] = [0x0c, 0x12, 0x13, 0x16];
@@ -85,6 +86,18 @@ pub(super) fn validity(certificate: &[u8]) -> Option<Range<u64>> {
     let from = time(take(&mut dates)?)?;
     let until = time(take(&mut dates)?)?;
     Some(from..until)
+}
+
+/// Whether a file has an OCSP response that says something (RFC 6960 §4.2.1): status 0 and a body.
+pub fn is_ocsp_response(file: &[u8]) -> bool {
+    let mut rest = file;
+    let Some(mut response) = take_of(&mut rest, SEQUENCE) else {
+        return false;
+    };
+    let is_successful = take_of(&mut response, ENUMERATED) == Some(&[0]);
+    let has_body =
+        take(&mut response).is_some_and(|(tag, body)| tag == VERSION && !body.is_empty());
+    is_successful && has_body && rest.is_empty()
 }
 
 /// `YYMMDDhhmmssZ` or `YYYYMMDDhhmmssZ` (RFC 5280 §4.1.2.5).
@@ -238,6 +251,18 @@ mod tests {
         out.clear();
         write_attribute(&mut out, &[0x55, 4, 3], 0x1e, b"\0x");
         assert_eq!(out, "CN=#0078", "another kind of string");
+    }
+
+    #[test]
+    fn a_response_says_something() {
+        let good = [SEQUENCE, 7, ENUMERATED, 1, 0, VERSION, 2, SEQUENCE, 0];
+        assert!(is_ocsp_response(&good));
+        let try_later = [SEQUENCE, 3, ENUMERATED, 1, 3];
+        for bad in [&good[..8], &try_later, b"-----BEGIN CERTIFICATE-----", b""] {
+            assert!(!is_ocsp_response(bad), "{bad:?}");
+        }
+        let longer = [&good[..], &[0]].concat();
+        assert!(!is_ocsp_response(&longer));
     }
 
     #[test]

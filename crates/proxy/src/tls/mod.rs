@@ -33,6 +33,7 @@ use tokio_rustls::rustls::{
 
 pub use certificate::{Certificate, CertificateError, CertificateOrKeyError, KeyError};
 use choice::Choice;
+pub use der::is_ocsp_response;
 pub use failure::HandshakeFailure;
 pub(crate) use identity::client_identity;
 

@@ -234,9 +234,16 @@ impl Reading<'_, '_> {
     fn redirect(&mut self, to: &str) -> Option<RouteAction> {
         let route = self.route;
         let template = self.template(to, route.redirect.place())?;
-        let is_url = ["http://", "https://"].iter().any(|it| to.starts_with(it));
+        let host = ["http://", "https://"]
+            .iter()
+            .find_map(|it| to.strip_prefix(it));
+        let is_host = |host: &str| {
+            host.starts_with("{host}")
+                || host.starts_with(|it: char| it.is_ascii_alphanumeric() || it == '[')
+        };
+        let is_url = host.is_some_and(is_host);
         if !is_url && !template.is_path() {
-            let label = "it begins with `https://`, `http://`, `/` or `{path}`";
+            let label = "it begins with `https://` or `http://` and a host or `{host}`, with `/` or with `{path}`";
             self.problem(
                 route.redirect.place(),
                 format!("bad redirect `{to}`"),
@@ -268,6 +275,11 @@ impl Reading<'_, '_> {
             self.problem(route.status.place(), format!("status {status}"), label);
             return None;
         };
+        if REDIRECTS.contains(&status.as_u16()) {
+            let message = format!("status {} without `redirect`", status.as_u16());
+            self.problem(route.status.place(), message, "where to?");
+            return None;
+        }
         let is_empty = [
             StatusCode::NO_CONTENT,
             StatusCode::RESET_CONTENT,

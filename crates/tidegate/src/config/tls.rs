@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::setting::{At, names, table};
 
-/// The longest time for which browsers are told to use `https` alone: ten years.
+/// The longest time for which browsers are to use `https` alone: ten years.
 const HSTS_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 const HSTS_MIN: Duration = Duration::from_secs(1);
 

@@ -95,9 +95,13 @@ impl PathPattern {
         if text.len() > BYTES_MAX {
             return Err(PathPatternError::Long);
         }
+        if text.is_empty() {
+            return Err(PathPatternError::Regex("it is found in every path".into()));
+        }
         let mut builder = regex::bytes::RegexBuilder::new(text);
         builder
             .unicode(false)
+            .dot_matches_new_line(true)
             .size_limit(REGEX_BYTES_MAX)
             .dfa_size_limit(REGEX_BYTES_MAX);
         let built = builder.build();
@@ -248,6 +252,9 @@ mod tests {
         let regex = PathPattern::regex("^/v[0-9]+/").unwrap();
         assert!(regex.fits(b"/v1/x") && !regex.fits(b"/vx/"));
         assert!(regex.fits(&normal("/x/../%761/y")));
+        let any = PathPattern::regex("^/a/.*/b$").unwrap();
+        assert!(any.fits(&normal("/a/x%0ay/b")));
+        assert!(PathPattern::regex("").is_err(), "it is in every path");
     }
 
     #[test]

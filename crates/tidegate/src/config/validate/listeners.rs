@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tidegate_proxy::{
     Certificate, CertificateOrKeyError, ClientCertificates, ListenerConfig, ListenerPlan,
-    ServerTls, TlsConfig, TlsVersion,
+    ServerTls, TlsConfig, TlsVersion, is_ocsp_response,
 };
 use tidegate_remote::clock;
 
@@ -119,7 +119,15 @@ impl Checker<'_> {
         let key_text = key_text.map_err(|reason| self.unusable("key", key.place(), &reason));
         let response = match &ocsp.value {
             None => Some(None),
-            Some(path) => self.public(path, ocsp.place(), "OCSP", KEY_MAX).map(Some),
+            Some(path) => {
+                let read = self.public(path, ocsp.place(), "OCSP", KEY_MAX);
+                let is_good = read.as_deref().is_none_or(is_ocsp_response);
+                if !is_good {
+                    let reason = "it has no OCSP response, in DER, that says something";
+                    self.unusable("OCSP", ocsp.place(), reason);
+                }
+                read.filter(|_| is_good).map(Some)
+            }
         };
         let (chain_text, key_text, response) = (chain_text?, key_text.ok()?, response?);
         let made = Certificate::from_pem(&chain_text, key_text.reveal().as_bytes(), response);
