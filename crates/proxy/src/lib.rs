@@ -76,7 +76,7 @@ pub use record::stats::{
     HistogramSnapshot, LastError, NodeError, NodeSnapshot, STATUS_CLASSES, SiteSnapshot, Snapshot,
     Stats,
 };
-pub use route::{is_framing, is_needed, is_served};
+pub use route::{is_framing, is_served};
 pub use sockets::{BACKLOG, ListenerSockets, PortSharing, Ports, is_own_fault, listen_first};
 pub use tls::{
     Certificate, CertificateError, CertificateOrKeyError, ClientCertificates, Handshake,

@@ -16,7 +16,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, LOCATION, TE, TRAILER};
+use http::header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, TE, TRAILER};
 use http::header::{TRANSFER_ENCODING, UPGRADE};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
@@ -48,11 +48,6 @@ pub fn is_framing(name: &HeaderName) -> bool {
     ]
     .contains(name)
         || ["keep-alive", "proxy-connection"].contains(&name.as_str())
-}
-
-/// Fields that an answer has one of, or that say what is asked for: routes set them, and take them out of no request.
-pub fn is_needed(name: &HeaderName) -> bool {
-    *name == HOST
 }
 
 /// The route that a request is of.

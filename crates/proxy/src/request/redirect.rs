@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::header::{HeaderValue, LOCATION};
 use http::{Request, Response, StatusCode};
+use tidegate_core::topology::routes::bare_host;
 
 /// The usual port of `https`, which a URL does not name.
 const HTTPS: u16 = 443;
@@ -15,8 +16,8 @@ pub(super) fn to_https<B>(request: &Request<B>, host: &str, port: u16) -> Respon
     let target = target.map_or("/", |target| target.as_str());
     let target = if target == "*" { "/" } else { target };
     let url = match port {
-        HTTPS => format!("https://{}{target}", without_port(host)),
-        port => format!("https://{}:{port}{target}", without_port(host)),
+        HTTPS => format!("https://{}{target}", bare_host(host)),
+        port => format!("https://{}:{port}{target}", bare_host(host)),
     };
     match HeaderValue::try_from(url) {
         Ok(url) if !host.is_empty() => {
@@ -28,14 +29,6 @@ pub(super) fn to_https<B>(request: &Request<B>, host: &str, port: u16) -> Respon
     response
 }
 
-/// An address of IPv6 has colons, and stands in brackets.
-fn without_port(host: &str) -> &str {
-    match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        Some(_) | None => host,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,6 +38,7 @@ mod tests {
         for (host, target, port, expected) in [
             ("a.example", "/x?y=1", 443, "https://a.example/x?y=1"),
             ("a.example:80", "/", 443, "https://a.example/"),
+            ("a.example.:80", "/", 443, "https://a.example/"),
             ("a.example:80", "/", 8443, "https://a.example:8443/"),
             ("[::1]", "/", 443, "https://[::1]/"),
             ("[::1]:8080", "*", 8443, "https://[::1]:8443/"),

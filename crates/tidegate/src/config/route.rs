@@ -3,10 +3,11 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use http::header::HOST;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use tidegate_proxy::{
     HeaderChanges, PathPattern, RouteAction, RouteConditions, RouteConfig, Template, Wanted,
-    is_framing, is_needed, is_served,
+    is_framing, is_served,
 };
 
 use super::answers::Named;
@@ -340,8 +341,9 @@ impl Reading<'_, '_> {
                 is_good = false;
                 continue;
             };
+            // A request has one host, and an answer none.
             let refused = is_framing(&field)
-                || (is_needed(&field) && (value.is_empty() || head == Head::Response));
+                || (field == HOST && (value.is_empty() || head == Head::Response));
             if refused {
                 let message = format!("no route changes `{field}`");
                 self.problem(
