@@ -26,6 +26,7 @@ const CHECK: CheckConfig = CheckConfig {
     label: String::new(),
     request: CheckRequest::Tcp(BytesCheck::NOTHING),
     port: None,
+    tls: false,
     interval: Duration::from_millis(20),
     timeout: Duration::from_millis(10),
     rise: 2,

@@ -1,4 +1,5 @@
-//! The data plane: HTTP/1.1 between clients and nodes, with TLS towards clients where a listener has it.
+//! The data plane: HTTP/1.1 between clients and nodes, with TLS towards clients where a listener has it, and towards nodes where a
+//! site has it.
 //!
 //! A request meets the folders in this order, and each of them once on its way in and once on its way out:
 //!
@@ -17,7 +18,7 @@
 //! from task to task. What a request holds — ticket, upstream connection, place in the books —
 //! hangs on one guard, so a client that leaves takes it all along.
 //!
-//! What this crate does **not** know: TLS towards nodes, HTTP/2, configuration files, and which node is best
+//! What this crate does **not** know: HTTP/2, configuration files, and which node is best
 //! (the core does). It answers `404` to hosts and paths of no site, `503` when there is no room
 //! or what else the site is to say then, and names every refusal in `x-tidegate-reason`; see
 //! [`Reason`].
@@ -79,7 +80,8 @@ pub use record::stats::{
 pub use route::{is_framing, is_served};
 pub use sockets::{BACKLOG, ListenerSockets, PortSharing, Ports, is_own_fault, listen_first};
 pub use tls::{
-    Certificate, CertificateError, CertificateOrKeyError, ClientCertificates, Handshake,
-    HandshakeFailure, KeyError, ServerTls, TlsConfig, TlsError, TlsVersion, is_ocsp_response,
+    Authorities, Certificate, CertificateError, CertificateOrKeyError, ClientCertificates,
+    Handshake, HandshakeFailure, KeyError, KeyPin, NodeTls, NodeTlsConfig, NodeTlsFailure,
+    ServerTls, TlsConfig, TlsError, TlsVersion, is_ocsp_response, is_server_name,
 };
 pub use worker::{LoadReports, ReportCounts, ReportingNode, RequestSetter, Shared, SiteSetter};

@@ -1,12 +1,13 @@
-//! The byte stream of a client connection: TCP as it is, or TLS on top of it.
+//! The byte stream of a connection with a client or a node: TCP as it is, or TLS on top of it.
 //!
 //! | end of what the client sends | plain | TLS |
 //! |---|---|---|
 //! | the stream is read to its end | FIN | `close_notify`, or a FIN without one |
 //! | seen while the client waits | readiness of the socket | the same, or a `close_notify` that was read |
 //!
-//! A FIN without `close_notify` (RFC 8446 §6.1) is an end like any other: requests say themselves how long they are, so
-//! one that was cut short is known as such.
+//! A client's FIN without `close_notify` (RFC 8446 §6.1) is an end like any other: requests say themselves how long they are, so
+//! one that was cut short is known as such. A node's is an error: it would end a response that is as long as the connection
+//! (RFC 9112 §8), and whatever is on the way can send it. In a tunnel it is an end again.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -15,7 +16,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio_rustls::server::TlsStream;
+use tokio_rustls::{TlsStream, client, server};
 
 /// See the module.
 pub(crate) enum Stream {
@@ -26,15 +27,37 @@ pub(crate) enum Stream {
 /// A connection whose handshake is over.
 pub(crate) struct Tls {
     stream: TlsStream<TcpStream>,
-    /// All that the client has sent was read, and its end.
+    /// All that the other side has sent was read, and its end.
     ended: bool,
+    /// A FIN without `close_notify` is an end, too.
+    lenient: bool,
 }
 
 impl Stream {
-    /// Of a handshake that is over.
-    pub(crate) fn tls(stream: TlsStream<TcpStream>) -> Self {
-        let ended = false;
-        Self::Tls(Box::new(Tls { stream, ended }))
+    /// Of a client, whose handshake is over.
+    pub(crate) fn of_client(stream: server::TlsStream<TcpStream>) -> Self {
+        Self::Tls(Box::new(Tls {
+            stream: stream.into(),
+            ended: false,
+            lenient: true,
+        }))
+    }
+
+    /// Of a node, whose handshake is over.
+    pub(crate) fn of_node(stream: client::TlsStream<TcpStream>) -> Self {
+        Self::Tls(Box::new(Tls {
+            stream: stream.into(),
+            ended: false,
+            lenient: false,
+        }))
+    }
+
+    /// What it carries from now on says by itself where it ends.
+    pub(crate) fn into_tunnel(mut self) -> Self {
+        if let Self::Tls(tls) = &mut self {
+            tls.lenient = true;
+        }
+        self
     }
 
     /// The socket, for what the reactor knows of it. Nothing may be read from it or written to it.
@@ -45,7 +68,7 @@ impl Stream {
         }
     }
 
-    /// Whether the end of what the client sends was read.
+    /// Whether the end of what the other side sends was read.
     pub(crate) fn has_ended(&self) -> bool {
         match self {
             Self::Plain(_) => false,
@@ -85,7 +108,8 @@ impl Stream {
 impl Tls {
     fn poll_peek(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let peeked = ready!(Pin::new(&mut self.stream).poll_fill_buf(context));
-        let peeked = end_of(peeked.map(<[u8]>::len));
+        let peeked = peeked.map(<[u8]>::len);
+        let peeked = end_of(peeked, self.lenient);
         self.ended |= matches!(peeked, Ok(0));
         Poll::Ready(peeked)
     }
@@ -97,16 +121,17 @@ impl Tls {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let read = ready!(Pin::new(&mut self.stream).poll_read(context, buffer));
-        let read = end_of(read.map(|()| buffer.filled().len() - before));
+        let read = read.map(|()| buffer.filled().len() - before);
+        let read = end_of(read, self.lenient);
         self.ended |= matches!(read, Ok(0)) && buffer.remaining() > 0;
         Poll::Ready(read.map(drop))
     }
 }
 
-/// A FIN without `close_notify` is an end, too.
-fn end_of(read: io::Result<usize>) -> io::Result<usize> {
+/// A FIN without `close_notify` is an end, too, for those that are lenient.
+fn end_of(read: io::Result<usize>, lenient: bool) -> io::Result<usize> {
     match read {
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
+        Err(error) if lenient && error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
         read => read,
     }
 }

@@ -34,8 +34,8 @@ use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{
     CheckConfig, CheckFailure, CheckId, CheckRequest, CheckResult, NodeId, SiteId, Topology,
 };
-use tidegate_proxy::{Shared, is_own_fault};
-use tokio::io::AsyncReadExt;
+use tidegate_proxy::{NodeTls, Shared, SiteSetter, is_own_fault};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{AcquireError, Semaphore, oneshot};
 use tokio::task::AbortHandle;
@@ -227,33 +227,30 @@ impl CheckCounts {
     }
 }
 
+/// What checks are made with.
+#[derive(Clone, Debug)]
+pub(crate) struct Making {
+    /// Nodes, and how they are checked.
+    pub(crate) shared: Arc<Shared>,
+    /// How TLS is spoken with them.
+    pub(crate) sites: SiteSetter,
+    /// Where results are counted.
+    pub(crate) checks: Arc<Checks>,
+    /// Where they go.
+    pub(crate) driver: Overrides,
+    pub(crate) clock: fn() -> Timestamp,
+}
+
 /// Has a check made, in its turn.
-pub(crate) fn begin(
-    due: CheckDue,
-    shared: Arc<Shared>,
-    checks: Arc<Checks>,
-    overrides: Overrides,
-    clock: fn() -> Timestamp,
-) {
-    if checks.ask(due) {
-        tokio::spawn(in_turn(
-            (due.node, due.check),
-            shared,
-            checks,
-            overrides,
-            clock,
-        ));
+pub(crate) fn begin(due: CheckDue, making: &Making) {
+    if making.checks.ask(due) {
+        tokio::spawn(in_turn((due.node, due.check), making.clone()));
     }
 }
 
-async fn in_turn(
-    of: AskedOf,
-    shared: Arc<Shared>,
-    checks: Arc<Checks>,
-    overrides: Overrides,
-    clock: fn() -> Timestamp,
-) {
+async fn in_turn(of: AskedOf, making: Making) {
     let (node, check) = of;
+    let Making { shared, checks, .. } = &making;
     let site = shared.topology.load().node(node).site;
     let of_site = checks.turns_of(site);
     let turns = async {
@@ -272,7 +269,7 @@ async fn in_turn(
     };
     let (begins, number) = oneshot::channel();
     let running = tokio::spawn({
-        let checks = Arc::clone(&checks);
+        let making = making.clone();
         async move {
             if let Ok(number) = number.await {
                 let due = CheckDue {
@@ -280,8 +277,8 @@ async fn in_turn(
                     check,
                     number,
                 };
-                run(due, &shared, &checks, &overrides, clock).await;
-                checks.ends(due);
+                run(due, &making).await;
+                making.checks.ends(due);
             }
         }
     });
@@ -293,19 +290,25 @@ async fn in_turn(
 }
 
 /// Makes a check, and hands its result to the driver.
-async fn run(
-    due: CheckDue,
-    shared: &Shared,
-    checks: &Checks,
-    overrides: &Overrides,
-    clock: fn() -> Timestamp,
-) {
+async fn run(due: CheckDue, making: &Making) {
+    let Making {
+        shared,
+        sites,
+        checks,
+        driver,
+        clock,
+    } = making;
     let topology = shared.topology.load_full();
     let node = topology.node(due.node);
     let configs = &topology.site(node.site).health.checks;
     let Some(config) = configs.get(due.check.index()) else {
-        return overrides.checked(due, None);
+        return driver.checked(due, None);
     };
+    let rule = sites.node_tls(node.site).filter(|_| config.tls);
+    if config.tls && rule.is_none() {
+        // A reload is under way that takes it away.
+        return driver.checked(due, None);
+    }
     let mut address = node.address;
     address.set_port(config.port.unwrap_or(address.port()));
     let begun = clock();
@@ -313,6 +316,7 @@ async fn run(
         address,
         node: &node.name,
         site: Some(&topology.site(node.site).name),
+        tls: rule.as_deref(),
     };
     let result = check(&target, config).await;
     let at = clock();
@@ -322,21 +326,7 @@ async fn run(
         let place = (due.node, node.generation);
         checks.ended(place, configs, &config.label, ended);
     }
-    overrides.checked(due, result);
-}
-
-/// Asks a node, of a site if it is that one's check, once, outside of any turn; nothing if this machine could not ask.
-pub(crate) async fn once(
-    address: SocketAddr,
-    (node, site): (&str, Option<&str>),
-    config: &CheckConfig,
-) -> Option<CheckResult> {
-    let target = Target {
-        address,
-        node,
-        site,
-    };
-    check(&target, config).await
+    driver.checked(due, result);
 }
 
 /// Why a check has not passed.
@@ -363,6 +353,8 @@ pub(crate) struct Target<'a> {
     pub(crate) node: &'a str,
     /// Of which site; an agent does not know it.
     pub(crate) site: Option<&'a str>,
+    /// How TLS is spoken there, if the check is made through it.
+    pub(crate) tls: Option<&'a NodeTls>,
 }
 
 fn runs_program(topology: &Topology, (node, check): AskedOf) -> bool {
@@ -371,7 +363,7 @@ fn runs_program(topology: &Topology, (node, check): AskedOf) -> bool {
     check.is_some_and(|it| matches!(it.request, CheckRequest::Exec(_)))
 }
 
-/// What a node makes of a check; nothing if this machine could not ask.
+/// What a node makes of a check, outside of any turn; nothing if this machine could not ask.
 pub(crate) async fn check(target: &Target<'_>, config: &CheckConfig) -> Option<CheckResult> {
     let asked = timeout(config.timeout, ask(target, config)).await;
     match asked.unwrap_or(Err(CheckFailure::Timeout.into())) {
@@ -384,14 +376,14 @@ pub(crate) async fn check(target: &Target<'_>, config: &CheckConfig) -> Option<C
 async fn ask(target: &Target<'_>, config: &CheckConfig) -> Result<(), Unwell> {
     let address = target.address;
     match &config.request {
-        CheckRequest::Tcp(wanted) => tcp::ask(address, wanted).await,
+        CheckRequest::Tcp(wanted) => tcp::ask(address, target.tls, wanted).await,
         CheckRequest::Udp(wanted) => udp::ask(address, wanted).await,
         CheckRequest::Dns(wanted) => dns::ask(address, wanted).await,
         CheckRequest::Ftp(login) => ftp::ask(address, login.as_ref()).await,
         CheckRequest::Nfs(version) => nfs::ask(address, *version).await,
         CheckRequest::Smb => smb::ask(address).await,
         CheckRequest::Exec(command) => exec::ask(target, command, config.timeout).await,
-        CheckRequest::Http(wanted) => http::ask(address, wanted).await,
+        CheckRequest::Http(wanted) => http::ask(address, target.tls, wanted).await,
     }
 }
 
@@ -400,6 +392,22 @@ async fn connect(address: SocketAddr) -> Result<TcpStream, Unwell> {
         Err(error) if is_own_fault(&error) => Err(Unwell::Unasked),
         Err(_) => Err(CheckFailure::Connect.into()),
         Ok(stream) => Ok(stream),
+    }
+}
+
+/// A connection, plain or through TLS.
+trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+
+async fn connect_by(address: SocketAddr, tls: Option<&NodeTls>) -> Result<Box<dyn Duplex>, Unwell> {
+    let stream = connect(address).await?;
+    let Some(tls) = tls else {
+        return Ok(Box::new(stream));
+    };
+    match tls.shake_hands(stream, address).await {
+        Ok(stream) => Ok(Box::new(stream)),
+        Err(failure) => Err(CheckFailure::Tls(failure.what()).into()),
     }
 }
 
@@ -445,6 +453,7 @@ mod tests {
             address,
             node: "n1",
             site: Some("shop"),
+            tls: None,
         };
         check(&target, config).await
     }
@@ -454,6 +463,7 @@ mod tests {
             label: "tcp".into(),
             request,
             port: None,
+            tls: false,
             interval: Duration::from_secs(1),
             timeout: Duration::from_secs(60),
             rise: 2,

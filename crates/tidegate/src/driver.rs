@@ -626,6 +626,7 @@ pub(crate) fn why_agent_has_it_out(node: &Node) -> Option<String> {
 pub(crate) fn wrong(failure: CheckFailure) -> String {
     match failure {
         CheckFailure::Connect => "there was no connection".into(),
+        CheckFailure::Tls(why) => format!("there was no TLS: {why}"),
         CheckFailure::Timeout => "no answer came in time".into(),
         CheckFailure::Broken => "the connection broke off".into(),
         CheckFailure::Refused => "nothing listens at the port".into(),

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use tidegate_core::director::probe_patience;
 use tidegate_core::topology::SiteSpec;
-use tidegate_proxy::is_own_fault;
+use tidegate_proxy::{NodeTls, is_own_fault};
 use tidegate_remote::clock;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 
-use crate::check::{self, Checks};
+use crate::check::{self, Checks, Making};
 use crate::driver::{Ask, Probed};
 use crate::reload::Reach;
 
@@ -38,15 +38,28 @@ async fn run(
         driver,
         shared,
         specs,
+        sites,
         ..
     }: Reach,
 ) {
+    let making = Making {
+        shared,
+        sites,
+        checks,
+        driver,
+        clock: clock::now,
+    };
+    let Making {
+        shared,
+        sites,
+        driver,
+        ..
+    } = &making;
     while let Some(ask) = asked.recv().await {
         let node = match ask {
             Ask::Probe(node) => node,
             Ask::Check(due) => {
-                let (shared, checks) = (Arc::clone(&shared), Arc::clone(&checks));
-                check::begin(due, shared, checks, driver.clone(), clock::now);
+                check::begin(due, &making);
                 continue;
             }
         };
@@ -55,8 +68,10 @@ async fn run(
         let host = host(specs.load().get(known.site.index()), known.address);
         let (address, driver) = (known.address, driver.clone());
         let patience = probe_patience(&shared.table.outcomes(node));
+        let tls = sites.node_tls(known.site);
         tokio::spawn(async move {
-            driver.probed(node, probe(address, &host, patience).await);
+            let probed = probe(address, tls.as_deref(), &host, patience).await;
+            driver.probed(node, probed);
         });
     }
 }
@@ -69,15 +84,29 @@ fn host(site: Option<&SiteSpec>, address: SocketAddr) -> String {
 }
 
 /// Whether a server answers there in time.
-async fn probe(address: SocketAddr, host: &str, patience: Duration) -> Probed {
+async fn probe(
+    address: SocketAddr,
+    tls: Option<&NodeTls>,
+    host: &str,
+    patience: Duration,
+) -> Probed {
     let asked = timeout(patience, async {
-        match TcpStream::connect(address).await {
-            Err(error) if is_own_fault(&error) => Probed::Unsent,
-            Err(_) => Probed::Unanswered,
-            Ok(stream) => match ask(stream, host).await {
-                Ok(true) => Probed::Answered,
-                Ok(false) | Err(_) => Probed::Unanswered,
+        let stream = match TcpStream::connect(address).await {
+            Err(error) if is_own_fault(&error) => return Probed::Unsent,
+            Err(_) => return Probed::Unanswered,
+            Ok(stream) => stream,
+        };
+        let answered = match tls {
+            None => ask(stream, host).await,
+            // A node that requests cannot reach is not back.
+            Some(tls) => match tls.shake_hands(stream, address).await {
+                Ok(stream) => ask(stream, host).await,
+                Err(_) => Ok(false),
             },
+        };
+        match answered {
+            Ok(true) => Probed::Answered,
+            Ok(false) | Err(_) => Probed::Unanswered,
         }
     });
     asked.await.unwrap_or(Probed::Unanswered)
@@ -85,11 +114,12 @@ async fn probe(address: SocketAddr, host: &str, patience: Duration) -> Probed {
 
 /// Whether what comes back is the begin of an HTTP response. The rest may be malformed: that may be this
 /// one page's doing.
-async fn ask(mut stream: TcpStream, host: &str) -> std::io::Result<bool> {
+async fn ask(mut stream: impl AsyncRead + AsyncWrite + Unpin, host: &str) -> std::io::Result<bool> {
     let request = format!(
         "HEAD / HTTP/1.1\r\nhost: {host}\r\nuser-agent: tidegate-probe\r\nconnection: close\r\n\r\n"
     );
     stream.write_all(request.as_bytes()).await?;
+    stream.flush().await?;
     let mut begin = [0; BEGIN.len() + 3];
     stream.read_exact(&mut begin).await?;
     let like =
@@ -122,7 +152,7 @@ mod tests {
                 assert!(head[..read].starts_with(b"HEAD / HTTP/1.1\r\nhost: shop.example\r\n"));
                 stream.write_all(answer).await.unwrap();
             });
-            let probed = probe(address, "shop.example", Duration::from_secs(60)).await;
+            let probed = probe(address, None, "shop.example", Duration::from_secs(60)).await;
             probed == Probed::Answered
         })
     }
@@ -146,7 +176,7 @@ mod tests {
     #[test]
     fn a_closed_port_is_no_answer() {
         let patience = Duration::from_secs(60);
-        let closed = probe(([127, 0, 0, 1], 1).into(), "x", patience);
+        let closed = probe(([127, 0, 0, 1], 1).into(), None, "x", patience);
         assert_eq!(testing::runtime().block_on(closed), Probed::Unanswered);
     }
 

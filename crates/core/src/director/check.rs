@@ -287,6 +287,7 @@ mod tests {
             label: "tcp".into(),
             request: CheckRequest::Tcp(BytesCheck::NOTHING),
             port: None,
+            tls: false,
             interval: Duration::from_secs(2),
             timeout: Duration::from_secs(1),
             rise: 2,

@@ -22,6 +22,7 @@ fn check() -> CheckConfig {
         label: "tcp".into(),
         request: CheckRequest::Tcp(BytesCheck::NOTHING),
         port: None,
+        tls: false,
         interval: Duration::from_secs(1),
         timeout: Duration::from_secs(1),
         rise: 2,

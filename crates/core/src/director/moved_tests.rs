@@ -15,6 +15,7 @@ const CHECK: CheckConfig = CheckConfig {
     label: String::new(),
     request: CheckRequest::Tcp(BytesCheck::NOTHING),
     port: None,
+    tls: false,
     interval: Duration::from_secs(1),
     timeout: Duration::from_secs(1),
     rise: 2,

@@ -14,6 +14,8 @@ pub struct CheckConfig {
     pub request: CheckRequest,
     /// Another port than that of requests.
     pub port: Option<u16>,
+    /// Through TLS, as its site has it with nodes. Of checks that ask HTTP or a connection.
+    pub tls: bool,
     /// Time between two checks of a node.
     pub interval: Duration,
     /// How long an answer may take.
@@ -184,6 +186,8 @@ pub enum CheckResult {
 pub enum CheckFailure {
     /// There was no connection.
     Connect,
+    /// There was no TLS on it, for this reason.
+    Tls(&'static str),
     /// The machine says that nothing takes datagrams at the port.
     Refused,
     /// Nothing came in time.
@@ -211,6 +215,7 @@ impl CheckFailure {
     pub fn label(self) -> &'static str {
         match self {
             Self::Connect => "connect",
+            Self::Tls(_) => "tls",
             Self::Refused => "refused",
             Self::Timeout => "timeout",
             Self::Broken => "broken",

@@ -9,6 +9,7 @@ use http::HeaderName;
 use tidegate_core::retry_budget::RetryConfig;
 
 use super::route::RouteConfig;
+use crate::tls::NodeTls;
 
 /// One site.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +27,8 @@ pub struct SiteConfig {
     /// Its nodes report their load in the header `endpoint-load-metrics`. The header is read, and
     /// not passed on.
     pub load_header: bool,
+    /// How TLS is spoken with its nodes; none: they are asked in the clear.
+    pub node_tls: Option<Arc<NodeTls>>,
 }
 
 impl SiteConfig {

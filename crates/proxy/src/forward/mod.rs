@@ -4,19 +4,25 @@
 mod retry;
 
 use std::future::poll_fn;
+use std::io;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use socket2::SockRef;
+use tokio::net::TcpStream;
 
 use crate::connection::Upload;
 use crate::head;
 use crate::record::reason::Reason;
 use crate::request::{Client, RequestGuard, RequestTraits};
 use crate::sockets::{is_own_fault, probes};
+use crate::stream::Stream;
+use crate::tls::{NodeTls, NodeTlsFailure};
 use crate::upstream::body::RequestBody;
 use crate::upstream::{Sent, Upstream, UpstreamKey, marking};
 use crate::worker::Worker;
@@ -50,6 +56,7 @@ fn upstream_key(worker: &Worker, guard: &mut RequestGuard) -> Option<UpstreamKey
         generation: at.generation,
         address: at.address,
         marks: state.marks(),
+        tls: state.site.and_then(|it| worker.sites.node_tls_id(it)),
     })
 }
 
@@ -156,14 +163,18 @@ async fn attempt(
     mut request: Request<RequestBody>,
     traits: &RequestTraits,
 ) -> Result<Response<Incoming>, Failure> {
+    // A node that is new is not asked by older rules.
+    client.worker.sites.follow();
     let Some(key) = upstream_key(&client.worker, guard) else {
         return Err(Failure::at_last(Reason::NoNode));
     };
+    let site = guard.state().and_then(|state| state.site);
+    let tls = site.and_then(|it| client.worker.sites.node_tls(it));
     head::ensure_host(&mut request, &traits.facts, || {
         HeaderValue::try_from(key.address.to_string())
             .unwrap_or_else(|_| HeaderValue::from_static("localhost"))
     });
-    let upstream = match connect(client, key).await {
+    let upstream = match connect(client, key, tls).await {
         Ok(upstream) => upstream,
         Err(reason) => return Err(Failure::of_node(reason, request)),
     };
@@ -175,36 +186,50 @@ async fn attempt(
     poll_fn(|context| poll_head(client, guard, sending.as_mut(), &traits, context)).await
 }
 
-async fn connect(client: &Client, key: UpstreamKey) -> Result<Box<Upstream>, Reason> {
+async fn connect(
+    client: &Client,
+    key: UpstreamKey,
+    tls: Option<Arc<NodeTls>>,
+) -> Result<Box<Upstream>, Reason> {
     let worker = &client.worker;
     client.connection.suspend();
     let timeouts = client.connection.settings.timeouts();
-    let connecting = marking::connect(key.address, key.marks, worker.throttles.shared());
-    let connecting = tokio::time::timeout(timeouts.connect, connecting);
-    let stream = match connecting.await {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(error)) if is_own_fault(&error) => return Err(Reason::OutOfSockets),
-        Ok(Err(_)) => return Err(Reason::ConnectFailed),
-        Err(_) => return Err(Reason::ConnectTimeout),
+    let connecting = async {
+        let stream = marking::connect(key.address, key.marks, worker.throttles.shared()).await;
+        let stream = stream.map_err(|error| match is_own_fault(&error) {
+            true => Reason::OutOfSockets,
+            false => Reason::ConnectFailed,
+        })?;
+        make_ready(&stream, timeouts.keepalive).map_err(|_| Reason::ConnectFailed)?;
+        let Some(tls) = tls else {
+            return Ok::<_, Reason>(Stream::Plain(stream));
+        };
+        // A handshake is large, and most requests have none.
+        let shaken = Box::pin(tls.shake_hands(stream, key.address)).await;
+        Ok(Stream::of_node(shaken?))
     };
-    let probes = probes(timeouts.keepalive);
-    if SockRef::from(&stream).set_tcp_keepalive(&probes).is_err() {
-        return Err(Reason::ConnectFailed);
-    }
-    // Without it small answers wait for acknowledgements; a socket that refuses it still works.
-    if stream.set_nodelay(true).is_err() {
-        return Err(Reason::ConnectFailed);
-    }
+    let connected = tokio::time::timeout(timeouts.connect, connecting).await;
+    let stream = connected.unwrap_or(Err(Reason::ConnectTimeout))?;
     worker
         .upstream(stream, key)
         .await
         .map_err(|_| Reason::ConnectFailed)
 }
 
+fn make_ready(stream: &TcpStream, keepalive: Duration) -> io::Result<()> {
+    SockRef::from(stream).set_tcp_keepalive(&probes(keepalive))?;
+    // Without it small answers wait for acknowledgements; a socket that refuses it still works.
+    stream.set_nodelay(true)
+}
+
 fn failure(client: &Client, mut error: TrySendError<Request<RequestBody>>, stale: bool) -> Failure {
     let upstream = client.upstream.take();
+    let broken = match NodeTlsFailure::is_of_tls(error.error()) {
+        true => Reason::NodeTls,
+        false => Reason::Reset,
+    };
     if let Some(request) = error.take_message() {
-        return Failure::of_connection(request, stale);
+        return Failure::of_connection(broken, request, stale);
     }
     match client.connection.upload.get() {
         Upload::Failed(reason) => return Failure::at_last(reason),
@@ -216,7 +241,7 @@ fn failure(client: &Client, mut error: TrySendError<Request<RequestBody>>, stale
         return Failure::at_last(Reason::BadResponse);
     }
     match upstream.and_then(|upstream| upstream.unanswered(&error)) {
-        Some(request) => Failure::of_connection(request, stale),
-        None => Failure::at_last(Reason::Reset),
+        Some(request) => Failure::of_connection(broken, request, stale),
+        None => Failure::at_last(broken),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | what happened | tried again |
 //! |---|---|
-//! | no connection | at another node: nothing was sent |
+//! | no connection, or no TLS on it | at another node: nothing was sent |
 //! | the request came back unsent from a pooled connection | at the same node, on a new connection, and free of charge: the node had merely closed an idle connection |
 //! | a pooled connection broke before the first byte of an answer | the same, if the request is repeatable; an upgrade too |
 //! | a new connection broke before the first byte of an answer | at another node, if the request is repeatable |
@@ -56,9 +56,13 @@ impl Failure {
     }
 
     /// The connection had broken; a pooled one may have long before.
-    pub(crate) fn of_connection(request: Request<RequestBody>, pooled: bool) -> Self {
+    pub(crate) fn of_connection(
+        reason: Reason,
+        request: Request<RequestBody>,
+        pooled: bool,
+    ) -> Self {
         Self {
-            reason: Reason::Reset,
+            reason,
             next: match pooled {
                 true => Next::NewConnection(request),
                 false => Next::Elsewhere(request),

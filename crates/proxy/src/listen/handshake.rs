@@ -71,7 +71,7 @@ async fn shake_hands(
             let seen = Box::new(seen(session));
             // It is set here alone.
             client.connection.tls.set(seen).unwrap_or_default();
-            Ok(Stream::tls(stream))
+            Ok(Stream::of_client(stream))
         }
         Err((error, stream)) => {
             let failure = HandshakeFailure::of(&error);

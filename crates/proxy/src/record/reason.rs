@@ -5,6 +5,7 @@ use http::StatusCode;
 use tidegate_core::admission::RejectReason;
 use tidegate_core::picker::Outcome;
 
+use crate::tls::NodeTlsFailure;
 use crate::wire::chunks::ChunkError;
 
 /// How a request ended, for the books: requests in = completed + failed + rejected + cancelled
@@ -101,7 +102,12 @@ reasons! {
     TooManyConnections = "too_many_connections", 503, Rejected, "as many client connections are open as may be";
     TooManyTunnels = "too_many_tunnels", 503, Rejected, "as many tunnels are open as may be";
     ConnectFailed = "connect_failed", 502, Failed, "the node refused the connection";
-    ConnectTimeout = "connect_timeout", 504, Failed, "the node did not accept the connection in time";
+    ConnectTimeout = "connect_timeout", 504, Failed, "the node did not accept the connection, or shake hands, in time";
+    NodeTls = "node_tls", 502, Failed, "there is no TLS with the node: it speaks none, none that both know, or refuses our certificate";
+    NodeCertificate = "node_certificate", 502, Failed, "the node's certificate is of no authority that is believed, or not for servers";
+    NodeCertificateName = "node_certificate_name", 502, Failed, "the node's certificate has another name";
+    NodeCertificateExpired = "node_certificate_expired", 502, Failed, "the node's certificate is not valid now";
+    NodePin = "node_pin", 502, Failed, "the node's certificate has a key that is not pinned";
     OutOfSockets = "out_of_sockets", 503, Failed, "this machine has no socket or port left for a connection to the node";
     Reset = "reset", 502, Failed, "the node closed the connection before its answer";
     BadResponse = "bad_response", 502, Failed, "the node's answer is malformed";
@@ -131,7 +137,17 @@ impl Reason {
 
     /// What it says of the node; nothing if it is not the node's doing.
     pub(crate) const fn outcome(self) -> Option<Outcome> {
-        if matches!(self, Self::ConnectFailed | Self::ConnectTimeout) {
+        let unreachable = matches!(
+            self,
+            Self::ConnectFailed
+                | Self::ConnectTimeout
+                | Self::NodeTls
+                | Self::NodeCertificate
+                | Self::NodeCertificateName
+                | Self::NodeCertificateExpired
+                | Self::NodePin
+        );
+        if unreachable {
             return Some(Outcome::Unreachable);
         }
         // The same request may have the same answer at every node.
@@ -162,6 +178,18 @@ impl From<ChunkError> for Reason {
             ChunkError::Malformed => Self::BadChunk,
             ChunkError::LineTooLong => Self::BodyTooLarge,
             ChunkError::TrailersTooLarge => Self::HeadTooLarge,
+        }
+    }
+}
+
+impl From<NodeTlsFailure> for Reason {
+    fn from(failure: NodeTlsFailure) -> Self {
+        match failure {
+            NodeTlsFailure::Untrusted => Self::NodeCertificate,
+            NodeTlsFailure::Name => Self::NodeCertificateName,
+            NodeTlsFailure::Expired => Self::NodeCertificateExpired,
+            NodeTlsFailure::Pin => Self::NodePin,
+            NodeTlsFailure::Handshake => Self::NodeTls,
         }
     }
 }

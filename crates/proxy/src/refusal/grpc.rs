@@ -101,6 +101,11 @@ fn code(reason: Reason) -> Option<&'static str> {
         | Reason::TooManyTunnels
         | Reason::ConnectFailed
         | Reason::ConnectTimeout
+        | Reason::NodeTls
+        | Reason::NodeCertificate
+        | Reason::NodeCertificateName
+        | Reason::NodeCertificateExpired
+        | Reason::NodePin
         | Reason::OutOfSockets
         | Reason::Reset
         | Reason::BadResponse

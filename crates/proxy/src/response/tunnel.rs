@@ -10,7 +10,6 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use tidegate_core::load::RestKind;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
 use crate::connection::{Phase, Upload};
 use crate::record::reason::Reason;
@@ -23,7 +22,7 @@ const BUFFER_BYTES: usize = 16 << 10;
 /// A tunnel to be: the node has agreed.
 pub(crate) struct Tunnel {
     guard: RequestGuard,
-    node: TcpStream,
+    node: Stream,
     /// What the node sent right behind its answer.
     early: Bytes,
 }

@@ -1,41 +1,49 @@
-//! TLS towards clients: what a listener shows and asks for, as one set that all workers share.
+//! TLS towards clients: what a listener shows and asks for, as one set that all workers share; and towards nodes (`nodes`).
 //!
 //! | module | what |
 //! |---|---|
+//! | `authorities` | whose signatures are believed |
 //! | `certificate` | a chain with its key, the names that it is for |
 //! | `choice` | which of them a client is shown |
 //! | `der` | what is read of a certificate itself: validity, subject |
 //! | `identity` | a client's certificate as a header value |
-//! | `failure` | why a handshake ends without a connection |
+//! | `failure` | why a handshake with a client ends without a connection |
+//! | `nodes` | which certificates of nodes are believed, and what nodes are shown |
+//! | `node_failure` | why there is no TLS with a node |
 //!
 //! TLS 1.2 and 1.3 (RFC 5246, RFC 8446) with rustls and ring; ALPN (RFC 7301) offers `http/1.1` alone. Sessions are resumed
 //! by tickets, whose keys change every six hours and are believed for twelve, and in TLS 1.2 by a cache as well. A new set
 //! of certificates takes the keys of the old one over, unless clients have to show other certificates than before: a
 //! resumed session shows none.
 
+mod authorities;
 mod certificate;
 mod choice;
 mod der;
 mod failure;
 mod identity;
+mod node_failure;
+mod nodes;
 
 use std::fmt;
 use std::sync::Arc;
 
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::pki_types::CertificateDer;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::server::{ServerSessionMemoryCache, WebPkiClientVerifier};
 use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{
-    HandshakeKind, ProtocolVersion, RootCertStore, ServerConfig, ServerConnection, crypto,
+    HandshakeKind, ProtocolVersion, ServerConfig, ServerConnection, crypto,
 };
 
+pub use authorities::Authorities;
 pub use certificate::{Certificate, CertificateError, CertificateOrKeyError, KeyError};
 use choice::Choice;
 pub use der::is_ocsp_response;
 pub use failure::HandshakeFailure;
 pub(crate) use identity::client_identity;
+pub use node_failure::NodeTlsFailure;
+pub(crate) use nodes::NodeTlsId;
+pub use nodes::{KeyPin, NodeTls, NodeTlsConfig, is_server_name};
 
 /// Sessions of TLS 1.2 without tickets that are remembered, over all workers.
 const SESSIONS_MAX: usize = 4096;
@@ -53,49 +61,12 @@ pub enum TlsVersion {
 }
 
 /// Which certificates clients show.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientCertificates {
     /// Those that they are signed by.
-    authorities: Vec<CertificateDer<'static>>,
+    pub authorities: Authorities,
     /// Whether a client without one is refused.
     pub required: bool,
-}
-
-impl fmt::Debug for ClientCertificates {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = formatter.debug_struct("ClientCertificates");
-        shown.field("authorities", &self.authorities.len());
-        shown.field("required", &self.required).finish()
-    }
-}
-
-impl ClientCertificates {
-    /// Signed by one of these authorities, in PEM.
-    ///
-    /// # Errors
-    /// None is in there, or one cannot be read.
-    pub fn from_pem(authorities: &[u8], required: bool) -> Result<Self, CertificateError> {
-        let read = CertificateDer::pem_slice_iter(authorities).collect::<Result<Vec<_>, _>>();
-        let authorities = read.map_err(CertificateError::pem)?;
-        if authorities.is_empty() {
-            return Err(CertificateError::None);
-        }
-        let made = Self {
-            authorities,
-            required,
-        };
-        made.roots()?;
-        Ok(made)
-    }
-
-    fn roots(&self) -> Result<RootCertStore, CertificateError> {
-        let mut roots = RootCertStore::empty();
-        for authority in &self.authorities {
-            let added = roots.add(authority.clone());
-            added.map_err(|error| CertificateError::NotX509(error.to_string()))?;
-        }
-        Ok(roots)
-    }
 }
 
 /// What a listener with TLS shows and asks for.
@@ -150,7 +121,8 @@ impl ServerTls {
         let builder = match &config.clients {
             None => builder.with_no_client_auth(),
             Some(clients) => {
-                let roots = clients.roots().map_err(|error| failed(&error))?;
+                let roots = clients.authorities.roots();
+                let roots = roots.map_err(|error| failed(&error))?;
                 let roots = Arc::new(roots);
                 let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
                 let verifier = match clients.required {

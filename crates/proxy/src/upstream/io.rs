@@ -1,4 +1,4 @@
-//! A node's socket as hyper sees it, and what is seen of it on the way: whether anything came, and what was sent.
+//! A node's stream as hyper sees it, and what is seen of it on the way: whether anything came, and what was sent.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
@@ -8,8 +8,8 @@ use std::task::{Context, Poll, ready};
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 use tokio::io::AsyncWrite;
-use tokio::net::TcpStream;
 
+use crate::stream::Stream;
 use crate::wire::inflow::{Inflow, Scratch};
 
 /// Memory for what was sent that an idle connection to a node keeps.
@@ -49,20 +49,20 @@ impl UpstreamBytes {
 
 /// The node's side.
 pub(crate) struct NodeIo {
-    stream: TcpStream,
+    stream: Stream,
     watch: Rc<UpstreamBytes>,
 }
 
 impl NodeIo {
-    pub(crate) fn new(stream: TcpStream, watch: Rc<UpstreamBytes>) -> Self {
+    pub(crate) fn new(stream: Stream, watch: Rc<UpstreamBytes>) -> Self {
         Self { stream, watch }
     }
 
-    pub(crate) fn into_stream(self) -> TcpStream {
+    pub(crate) fn into_stream(self) -> Stream {
         self.stream
     }
 
-    fn socket(&mut self) -> Pin<&mut TcpStream> {
+    fn stream(&mut self) -> Pin<&mut Stream> {
         Pin::new(&mut self.stream)
     }
 }
@@ -87,7 +87,7 @@ impl Write for NodeIo {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = ready!(self.socket().poll_write(context, bytes))?;
+        let written = ready!(self.stream().poll_write(context, bytes))?;
         if self.watch.capturing.get() {
             let mut sent = self.watch.sent.borrow_mut();
             sent.extend_from_slice(&bytes[..written]);
@@ -100,7 +100,7 @@ impl Write for NodeIo {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let stream = self.socket();
+        let stream = self.stream();
         let written = ready!(match slices {
             [only] => stream.poll_write(context, only),
             slices => stream.poll_write_vectored(context, slices),
@@ -121,12 +121,12 @@ impl Write for NodeIo {
         true
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream().poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.socket().poll_shutdown(context)
+        self.stream().poll_shutdown(context)
     }
 }
 

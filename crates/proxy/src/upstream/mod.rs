@@ -24,9 +24,10 @@ use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{Builder, Connection, SendRequest};
 use tidegate_core::throttle::Marks;
 use tidegate_core::topology::{Membership, NodeId, Topology};
-use tokio::net::TcpStream;
 
 use crate::record::stats::WorkerStats;
+use crate::stream::Stream;
+use crate::tls::NodeTlsId;
 use crate::wire::inflow::Scratch;
 use body::RequestBody;
 use io::{NodeIo, UpstreamBytes};
@@ -41,6 +42,8 @@ pub(crate) struct UpstreamKey {
     pub(crate) address: SocketAddr,
     /// How the network is to treat it.
     pub(crate) marks: Marks,
+    /// The rule by which it speaks TLS; none: it is plain.
+    pub(crate) tls: Option<NodeTlsId>,
 }
 
 impl UpstreamKey {
@@ -77,9 +80,9 @@ pub(crate) struct UpstreamParts<'a> {
 }
 
 impl Upstream {
-    /// Speaks HTTP on a connected socket.
+    /// Speaks HTTP on a stream.
     pub(crate) async fn new(
-        stream: TcpStream,
+        stream: Stream,
         key: UpstreamKey,
         parts: UpstreamParts<'_>,
     ) -> Result<Box<Self>, hyper::Error> {
@@ -156,12 +159,12 @@ impl Upstream {
         self.connection = None;
     }
 
-    /// Takes the socket of a connection that has ended in an upgrade, and what was read ahead.
-    pub(crate) fn take_stream(&mut self) -> Option<(TcpStream, Bytes)> {
+    /// Takes the stream of a connection that has ended in an upgrade, and what was read ahead.
+    pub(crate) fn take_stream(&mut self) -> Option<(Stream, Bytes)> {
         let parts = self.connection.take()?.into_parts();
         let kept = self.watch.inflow.borrow_mut().take_kept();
         let early = [&parts.read_buf[..], &kept].concat();
-        Some((parts.io.into_stream(), early.into()))
+        Some((parts.io.into_stream().into_tunnel(), early.into()))
     }
 
     /// Whether the connection is ready for another request.
@@ -268,7 +271,7 @@ impl Pool {
         // The youngest has the same marks, unless some of the node's requests have others.
         while let Some(place) = idle.iter().rposition(|it| it.key.marks == key.marks) {
             let upstream = idle.remove(place);
-            // A node that has moved is another server.
+            // A node that has moved is another server, and one that other rules of TLS are for may be any.
             let serves = upstream.key == key;
             count(&upstream, |node| {
                 node.unparked.add(1);

@@ -15,7 +15,6 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use hyper::client::conn::http1::Builder;
 use tidegate_core::picker::Picker;
-use tokio::net::TcpStream;
 
 use crate::base::{Cluster, WorkerBase};
 use crate::config::requests::RequestConfig;
@@ -26,6 +25,7 @@ use crate::gate::throttle::Throttles;
 use crate::record::WorkerRecord;
 use crate::record::log::Logger;
 use crate::record::observed::Observer;
+use crate::stream::Stream;
 use crate::upstream::{Pool, Upstream, UpstreamKey, UpstreamParts};
 use leavers::Leavers;
 pub use load_reports::{LoadReports, ReportCounts, ReportingNode};
@@ -122,7 +122,7 @@ impl Worker {
     /// Speaks HTTP on a new connection to a node.
     pub(crate) async fn upstream(
         &self,
-        stream: TcpStream,
+        stream: Stream,
         key: UpstreamKey,
     ) -> Result<Box<Upstream>, hyper::Error> {
         let builder = self.builder.borrow().clone();

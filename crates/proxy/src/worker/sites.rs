@@ -1,7 +1,7 @@
 //! The settings of all sites: as they are published for all workers, and what one worker has made ready of them.
 //!
 //! Sites come, go and change while requests run: a worker takes newer settings over with its next tick. What did not
-//! change keeps what it has: a retry budget its level, a table of sessions those that are known. A site that is newer
+//! change keeps what it has: a retry budget its level, a table of sessions those that are known, a rule of TLS its connections. A site that is newer
 //! than a worker's settings has the defaults until then.
 
 use std::cell::{Cell, RefCell};
@@ -22,6 +22,7 @@ use crate::config::site::SiteConfig;
 use crate::head::classify::{PriorityRules, SessionHash, SessionTables};
 use crate::record::reason::Reason;
 use crate::refusal::{Answers, Form};
+use crate::tls::{NodeTls, NodeTlsId};
 
 /// The settings of all sites, by [`SiteId`], with what workers share of them.
 #[derive(Debug)]
@@ -39,8 +40,19 @@ impl SiteSettings {
         }
     }
 
-    /// Those that come after these.
-    fn next(&self, configs: Vec<SiteConfig>) -> Self {
+    /// Those that come after these. A rule of TLS that says the same is the same one: its connections and sessions go on.
+    fn next(&self, mut configs: Vec<SiteConfig>) -> Self {
+        for (index, config) in configs.iter_mut().enumerate() {
+            let own = self.configs.get(index).into_iter();
+            let mut known = own
+                .chain(&self.configs)
+                .filter_map(|it| it.node_tls.as_ref());
+            if let Some(rule) = &mut config.node_tls
+                && let Some(same) = known.find(|it| it.is_same(rule))
+            {
+                *rule = Arc::clone(same);
+            }
+        }
         Self {
             sessions: self.sessions.next(&configs),
             configs,
@@ -61,6 +73,12 @@ impl SiteSetter {
     pub fn set(&self, configs: Vec<SiteConfig>) {
         let next = self.0.load().next(configs);
         self.0.store(Arc::new(next));
+    }
+
+    /// How TLS is spoken with a site's nodes, if it is.
+    pub fn node_tls(&self, site: SiteId) -> Option<Arc<NodeTls>> {
+        let settings = self.0.load();
+        settings.configs.get(site.index())?.node_tls.clone()
     }
 }
 
@@ -175,6 +193,19 @@ impl Sites {
         let ready = self.ready.borrow();
         let site = ready.settings.configs.get(site.index())?;
         (!site.routes.is_empty()).then(|| Arc::clone(&site.routes))
+    }
+
+    /// How TLS is spoken with the site's nodes, if it is.
+    pub(crate) fn node_tls(&self, site: SiteId) -> Option<Arc<NodeTls>> {
+        let ready = self.ready.borrow();
+        ready.settings.configs.get(site.index())?.node_tls.clone()
+    }
+
+    /// By which rule that is.
+    pub(crate) fn node_tls_id(&self, site: SiteId) -> Option<NodeTlsId> {
+        let ready = self.ready.borrow();
+        let rule = ready.settings.configs.get(site.index())?.node_tls.as_ref();
+        rule.map(|it| it.id())
     }
 
     /// Whether the site's nodes report their load in responses.

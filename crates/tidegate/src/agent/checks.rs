@@ -138,6 +138,7 @@ impl Task {
             address: self.check.address,
             node: &self.node,
             site: None,
+            tls: None,
         };
         loop {
             let result = check(&target, config).await;

@@ -107,6 +107,7 @@ mod tests {
             address: ([10, 0, 0, 11], 8080).into(),
             node: "n1",
             site: Some("shop"),
+            tls: None,
         };
         let command: Vec<_> = command.iter().map(ToString::to_string).collect();
         testing::runtime().block_on(ask(&target, &command, within))
@@ -182,6 +183,7 @@ mod tests {
             address: ([10, 0, 0, 11], 8080).into(),
             node: "n1",
             site: Some("shop"),
+            tls: None,
         };
         testing::runtime().block_on(async {
             let begun = async {

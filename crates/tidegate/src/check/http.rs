@@ -9,14 +9,19 @@ use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use tidegate_core::topology::{CheckFailure, HttpCheck};
+use tidegate_proxy::NodeTls;
 
-use super::{ANSWER_BYTES_MAX, Unwell, connect, contains};
+use super::{ANSWER_BYTES_MAX, Unwell, connect_by, contains};
 
 /// Bytes of a response's head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
-pub(super) async fn ask(address: SocketAddr, wanted: &HttpCheck) -> Result<(), Unwell> {
-    let stream = connect(address).await?;
+pub(super) async fn ask(
+    address: SocketAddr,
+    tls: Option<&NodeTls>,
+    wanted: &HttpCheck,
+) -> Result<(), Unwell> {
+    let stream = connect_by(address, tls).await?;
     let host = wanted.host.clone().unwrap_or_else(|| address.to_string());
     let request = Request::builder()
         .method(wanted.method.label())
@@ -109,7 +114,7 @@ mod tests {
                 head.truncate(read);
                 String::from_utf8(head).unwrap()
             });
-            let result = ask(address, &wanted).await;
+            let result = ask(address, None, &wanted).await;
             (result, server.await.unwrap())
         })
     }

@@ -3,17 +3,23 @@
 use std::net::SocketAddr;
 
 use tidegate_core::topology::{BytesCheck, CheckFailure};
+use tidegate_proxy::NodeTls;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::{ANSWER_BYTES_MAX, PIECE_BYTES, Unwell, connect, contains};
+use super::{ANSWER_BYTES_MAX, PIECE_BYTES, Unwell, connect_by, contains};
 
-pub(super) async fn ask(address: SocketAddr, wanted: &BytesCheck) -> Result<(), Unwell> {
-    let mut stream = connect(address).await?;
+pub(super) async fn ask(
+    address: SocketAddr,
+    tls: Option<&NodeTls>,
+    wanted: &BytesCheck,
+) -> Result<(), Unwell> {
+    let mut stream = connect_by(address, tls).await?;
     if *wanted == BytesCheck::NOTHING {
         return Ok(());
     }
     let broken = |_| CheckFailure::Broken;
     stream.write_all(&wanted.send).await.map_err(broken)?;
+    stream.flush().await.map_err(broken)?;
     let (mut read, mut piece) = (Vec::new(), [0; PIECE_BYTES]);
     while read.len() < ANSWER_BYTES_MAX {
         let count = stream.read(&mut piece).await.map_err(broken)?;
@@ -63,7 +69,7 @@ mod tests {
                     tokio::task::yield_now().await;
                 }
             };
-            tokio::join!(ask(address, &wanted), server).0
+            tokio::join!(ask(address, None, &wanted), server).0
         })
     }
 

@@ -87,6 +87,9 @@ table! {
         /// Another port than that of requests. Not set: 53 for `dns`, 21 for `ftp`, 2049 for `nfs`, 445 for `smb`.
         /// `[[agent.check]]` needs it for `http`, `tcp` and `udp`.
         port: Option<u32> = None, in Some(1)..=Some(65_535);
+        /// http, tcp: whether nodes are asked through TLS, as the site's `node_tls` has it. Not set: where that is set, and the check has
+        /// no `port`.
+        tls: Option<bool> = None;
         /// Time between two checks of a node, from each front-end; or of a service, from its agent.
         interval: Duration = Duration::from_secs(2), in INTERVAL_MIN..=INTERVAL_MAX;
         /// How long connection and answer may take.
@@ -96,7 +99,7 @@ table! {
         /// Checks in a row that a node must fail to get none.
         fall: u32 = 3, in 1..=ROW_MAX;
     }
-    later { grpc: "health checks by gRPC", tls: "TLS towards nodes" }
+    later { grpc: "health checks by gRPC" }
 }
 
 /// The checks of a site: one table, or a list of them.
@@ -161,7 +164,7 @@ names! {
         /// A program that ends well.
         Exec = "exec",
     }
-    later { "grpc", "https" }
+    later { "grpc" }
 }
 
 names! {
@@ -377,11 +380,27 @@ fn check(
         label,
         request,
         port: port.or(usual_port(kind)),
+        tls: speaks_tls(file, asks, problems),
         interval: file.interval.value,
         timeout: file.timeout.value,
         rise: file.rise.value,
         fall: file.fall.value,
     }
+}
+
+/// Whether a check is made through TLS.
+fn speaks_tls(file: &CheckFile, asks: &Asks<'_>, problems: &mut Problems) -> bool {
+    let (has_rule, label) = match asks {
+        Asks::EachNode(site) => (site.node_tls.is_some(), "the site has no `node_tls`"),
+        Asks::OwnHost => (false, "an agent's checks speak none"),
+    };
+    if file.tls.value == Some(true) && !has_rule {
+        let message = "by which rules does this check speak TLS?";
+        problems.push(Problem::new(file.tls.place(), message, label));
+    }
+    let usual =
+        [CheckKindName::Http, CheckKindName::Tcp].contains(&file.kind.value) && file.port.is_none();
+    has_rule && file.tls.value.unwrap_or(usual)
 }
 
 /// Notes where a check's address or port is not as it can be.
@@ -634,6 +653,7 @@ fn keys_of_other_kinds(file: &CheckFile, problems: &mut Problems) {
         file.expect.is_none(),
         &[Tcp, Udp],
     );
+    key("tls", &file.tls.at, file.tls.is_none(), &[Http, Tcp]);
     key("name", &file.name.at, file.name.is_none(), &[Dns]);
     key(
         "record",

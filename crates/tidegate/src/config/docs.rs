@@ -25,7 +25,7 @@ use super::route::RouteFile;
 use super::setting::{Encoded, KeyDocs, Table, TableDocs, inline};
 use super::soft_limits::{AgentSoftLimitsFile, SoftLimitsFile};
 use super::throttle::ThrottleFile;
-use super::tls::{CertificateFile, ClientCertificatesFile, TlsFile};
+use super::tls::{CertificateFile, ClientCertificatesFile, NodeTlsFile, TlsFile};
 
 /// The table that the modes are listed under.
 pub(super) const ADMISSION: &str = "[[site]] admission = { … }";
@@ -77,6 +77,7 @@ pub(super) fn sections() -> Vec<(&'static str, TableDocs)> {
         ("[[site.check]]` and `[[agent.check]]", CheckFile::docs()),
         ("[site.soft_limits]", SoftLimitsFile::docs()),
         ("[[site]] nodes = { … }", SiteNodesFile::docs()),
+        ("[site.node_tls]", NodeTlsFile::docs()),
         ("[[node]]", NodeFile::docs()),
         ("[[node]] capacity = { … }", CapacityFile::docs()),
         ("[[node]] load = { … }", NodeLoadFile::docs()),

@@ -28,7 +28,7 @@ use super::route::RouteFile;
 use super::setting::{At, names, table};
 use super::soft_limits::{AgentSoftLimitsFile, SoftLimitsFile};
 use super::throttle::ThrottleFile;
-use super::tls::TlsFile;
+use super::tls::{NodeTlsFile, TlsFile};
 use super::values::Auto;
 
 /// Port of the admin interface.
@@ -178,6 +178,8 @@ table! {
         load_header: bool = false;
         /// How many nodes it keeps and takes when nodes move between sites; not set: its nodes stay, and none comes.
         nodes: Option<SiteNodesFile> = None;
+        /// TLS with its nodes, those that move here among them; not set: plain HTTP.
+        node_tls: Option<NodeTlsFile> = None;
     }
 }
 

@@ -16,7 +16,7 @@ use super::file::{AgentFile, ConfigFile};
 use super::problem::{Problem, Problems};
 use super::setting::At;
 use super::state_folder;
-use super::tls::TlsFile;
+use super::tls::{NodeTlsFile, TlsFile};
 
 /// Links that are followed to a file that is not there yet, as many as the kernel follows.
 const LINKS_MAX: usize = 40;
@@ -215,6 +215,8 @@ impl Names<'_> {
         let agent = file.agent.value.iter().flat_map(|it| self.agent(it));
         let tls = file.listener.iter().filter_map(|it| it.tls.value.as_ref());
         let tls = tls.flat_map(|it| self.tls(it));
+        let to_nodes = file.site.iter().filter_map(|it| it.node_tls.value.as_ref());
+        let tls = tls.chain(to_nodes.flat_map(|it| self.node_tls(it)));
         let agent = agent.chain(tls);
         let named = all.into_iter().chain(nodes).chain(bodies).chain(passwords);
         named.flatten().chain(sources).chain(agent).collect()
@@ -237,6 +239,15 @@ impl Names<'_> {
         if let Some(clients) = &it.client_certificates.value {
             all.push(self.always(&clients.authorities, "authorities of a [[listener]]"));
         }
+        all.into_iter().flatten().collect()
+    }
+
+    fn node_tls(&self, it: &NodeTlsFile) -> Vec<Named> {
+        let all = [
+            self.if_set(&it.authorities, "authorities of a site's nodes"),
+            self.if_set(&it.certificate, "a certificate for a site's nodes"),
+            self.if_set(&it.key, "a key for a site's nodes"),
+        ];
         all.into_iter().flatten().collect()
     }
 

@@ -52,6 +52,8 @@ pub(super) fn config(
             min_per_second: site.retry_budget.min_per_second.value,
         },
         load_header: site.load_header.value,
+        // It is read with the other certificates.
+        node_tls: None,
     })
 }
 

@@ -74,3 +74,28 @@ names! {
         Refuse = "refuse",
     }
 }
+
+table! {
+    /// TLS with a site's nodes; see [tls.md](tls.md#towards-nodes). A node's certificate is believed if it fits `authorities` and `pins`,
+    /// as far as they are set; one of them is. Files are read at the start and by each reload.
+    pub(crate) struct NodeTlsFile {
+        /// File with the authorities that the nodes' certificates are signed by, in PEM; a system's own are
+        /// `/etc/ssl/certs/ca-certificates.crt` on Debian. Relative to this file.
+        authorities: Option<PathBuf> = None;
+        /// The name in the nodes' certificates, which they are asked for (SNI): a host name, or an address. Not set: the host name of the
+        /// site's nodes, if they have one (`address = "web.internal:443"`, `[[discover]] dns`). With `authorities` there must be one.
+        server_name: Option<String> = None;
+        /// Public keys that a node's certificate may have: `sha256/` and the SHA-256 of the key (SubjectPublicKeyInfo) in base64, as of
+        /// RFC 7469. Without `authorities` they alone count: neither name nor dates are looked at.
+        pins: Vec<At<String>> = Vec::new();
+        /// File with the certificate that nodes are shown that ask for one, and those that lead to its authority, in PEM. Relative to
+        /// this file.
+        certificate: Option<PathBuf> = None;
+        /// File with its private key, in PEM and not encrypted; only its owner may have access to it (mode 0600). Relative to this
+        /// file.
+        key: Option<PathBuf> = None;
+        /// Believe any certificate, in place of `authorities` and `pins`: what is on the way to the nodes can then read and change
+        /// all requests and answers.
+        dangerously_trust_any_certificate: bool = false;
+    }
+}

@@ -3,6 +3,7 @@
 mod discover;
 mod listeners;
 mod moves;
+mod node_tls;
 mod read;
 
 use std::collections::BTreeMap;
@@ -329,10 +330,15 @@ impl Checker<'_> {
 
     fn site_configs(&mut self, file: &ConfigFile) -> Option<Vec<SiteConfig>> {
         let config = |site: &At<SiteFile>| {
+            let node_tls = self.node_tls(file, site);
             let kind = admission(&site.admission).kind;
             let nodes = file.node.iter();
             let nodes = nodes.filter(|node| node.serves(&site.name.value));
-            site::config(site, kind, nodes.count(), &self.folder, self.problems)
+            let config = site::config(site, kind, nodes.count(), &self.folder, self.problems);
+            Some(SiteConfig {
+                node_tls: node_tls?,
+                ..config?
+            })
         };
         let sites: Vec<_> = file.site.iter().map(config).collect();
         sites.into_iter().collect()

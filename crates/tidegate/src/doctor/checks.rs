@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use tidegate_core::topology::{CheckConfig, CheckRequest, CheckResult};
 use tidegate_node::AgentConfig;
+use tidegate_proxy::NodeTls;
 use tidegate_remote::clock;
 
 use super::{Diagnosis, at_once, runtime};
-use crate::check;
+use crate::check::{self, Target};
 use crate::config::{Config, FrontEnd};
 use crate::driver::wrong;
 use crate::privilege::user_number;
@@ -28,6 +29,8 @@ struct Asked<'a> {
     site: Option<&'a str>,
     address: SocketAddr,
     check: &'a CheckConfig,
+    /// How TLS is spoken with the site's nodes, if it is.
+    tls: Option<&'a NodeTls>,
 }
 
 /// How a check went; none of it if this machine could not ask.
@@ -38,6 +41,8 @@ pub(super) fn of_sites(config: &Config, front_end: &FrontEnd) -> Vec<Diagnosis> 
     let cluster = &front_end.cluster;
     let all = cluster.nodes.iter().flat_map(|node| {
         let site = cluster.sites.get(node.site.index());
+        let config = front_end.sites.get(node.site.index());
+        let tls = config.and_then(|it| it.node_tls.as_deref());
         site.into_iter().flat_map(move |site| {
             site.health.checks.iter().map(move |check| {
                 let mut address = node.address;
@@ -47,6 +52,7 @@ pub(super) fn of_sites(config: &Config, front_end: &FrontEnd) -> Vec<Diagnosis> 
                     site: Some(&site.name),
                     address,
                     check,
+                    tls: tls.filter(|_| check.tls),
                 }
             })
         })
@@ -62,6 +68,7 @@ pub(super) fn of_agent(config: &Config, agent: &AgentConfig) -> Vec<Diagnosis> {
         site: None,
         address: check.address,
         check: &check.config,
+        tls: None,
     });
     ask_all(config, &all.collect::<Vec<_>>())
 }
@@ -90,7 +97,13 @@ fn ask(asked: &Asked<'_>, is_own_user: bool) -> Diagnosis {
         );
     }
     let begun = clock::now();
-    let answer = check::once(asked.address, (asked.node, asked.site), asked.check);
+    let target = Target {
+        address: asked.address,
+        node: asked.node,
+        site: asked.site,
+        tls: asked.tls,
+    };
+    let answer = check::check(&target, asked.check);
     let answer = runtime().map(|runtime| runtime.block_on(answer));
     of_answer(asked, (answer.unwrap_or(None), clock::now().since(begun)))
 }
@@ -181,6 +194,7 @@ mod tests {
             label: "tcp".into(),
             request,
             port: None,
+            tls: false,
             interval: Duration::from_secs(1),
             timeout: Duration::from_secs(60),
             rise: 2,
@@ -194,6 +208,7 @@ mod tests {
             site: Some("shop"),
             address: ([10, 0, 0, 1], 6379).into(),
             check,
+            tls: None,
         }
     }
 

@@ -610,10 +610,14 @@ impl LiveCluster {
         change.edits.extend(then);
         let reach = &self.reach;
         let topology = reach.shared.topology.load_full();
-        // Before its first request comes, a new site's settings are there.
-        reach
-            .sites
-            .set(after.by_place(&topology, |_, config| config.clone()));
+        // Before its first request comes, a new site's settings are there; those of a site that goes last as long as its requests.
+        let kept = |of: &Wanted| of.by_place(&topology, |_, config| Some(config.clone()));
+        let (mut settings, were) = (kept(after), kept(before));
+        for (config, was) in settings.iter_mut().zip(were) {
+            *config = config.take().or(was);
+        }
+        let settings = settings.into_iter().map(Option::unwrap_or_default);
+        reach.sites.set(settings.collect());
         let changed = reach.driver.change(change, after.wanted_reads()).await;
         let changed = changed.inspect_err(|_| {
             let settings = before.by_place(&topology, |_, config| config.clone());
@@ -735,14 +739,25 @@ fn unseen(before: &Begun, after: &Begun) -> Vec<String> {
     });
     let keys = keys.count();
     let keys = (keys > 0).then(|| format!("{keys} nodes have other keys"));
-    let mut sites = after.wanted.cluster.sites.iter().zip(&after.wanted.sites);
-    let bodies = sites.by_ref().filter(|(site, config)| {
-        let mut was = before.wanted.cluster.sites.iter().zip(&before.wanted.sites);
-        let was = was.find(|(it, _)| it.name == site.name);
-        was.is_some_and(|(_, was)| !was.bodies().eq(config.bodies()))
+    let was = |name: &str| {
+        let mut sites = before.wanted.cluster.sites.iter().zip(&before.wanted.sites);
+        let was = sites.find(|(it, _)| it.name == name);
+        was.map(|(_, was)| was)
+    };
+    let sites = after.wanted.cluster.sites.iter().zip(&after.wanted.sites);
+    let sites = sites.filter_map(|(site, is)| Some((&site.name, was(&site.name)?, is)));
+    let bodies = sites
+        .clone()
+        .filter(|(_, was, is)| !was.bodies().eq(is.bodies()));
+    let bodies = bodies.map(|(site, ..)| format!("site {site} has other bodies of answers"));
+    let rules = sites.filter(|(_, was, is)| {
+        let rules = was.node_tls.as_ref().zip(is.node_tls.as_ref());
+        rules.is_some_and(|(was, is)| !was.is_same(is))
     });
-    let bodies = bodies.map(|(site, _)| format!("site {} has other bodies of answers", site.name));
-    keys.into_iter().chain(bodies).collect()
+    let rules = rules.map(|(site, ..)| {
+        format!("site {site} believes other certificates of its nodes, or shows them another one")
+    });
+    keys.into_iter().chain(bodies).chain(rules).collect()
 }
 
 fn other_keys(before: &NodeRead, after: &NodeRead) -> bool {

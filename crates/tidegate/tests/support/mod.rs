@@ -15,6 +15,7 @@ pub(crate) mod scene;
 pub(crate) mod server;
 pub(crate) mod snmpd;
 pub(crate) mod tls;
+pub(crate) mod tls_server;
 pub(crate) mod upgrade;
 
 use std::io::{Read, Write};
@@ -238,10 +239,17 @@ pub(crate) struct Nginx {
     pub(crate) address: SocketAddr,
     folder: PathBuf,
     process: Option<Process>,
+    /// What else it says of its server: behind the address, and in the table.
+    more: [String; 2],
 }
 
 impl Nginx {
     pub(crate) fn start(folder: &Path, name: &str) -> Self {
+        Self::start_with(folder, name, ["", ""])
+    }
+
+    /// The same with more behind the address that it listens at, and in the table of the server.
+    pub(crate) fn start_with(folder: &Path, name: &str, more: [&str; 2]) -> Self {
         let folder = folder.join(name);
         std::fs::create_dir_all(folder.join("www")).unwrap();
         std::fs::write(folder.join("www/index.html"), format!("{name}\n")).unwrap();
@@ -250,6 +258,7 @@ impl Nginx {
             address: free_address(),
             folder,
             process: None,
+            more: more.map(str::to_owned),
         };
         server.write_configuration();
         server.revive();
@@ -257,13 +266,14 @@ impl Nginx {
     }
 
     fn write_configuration(&self) {
+        let [listen, more] = &self.more;
         let text = format!(
             "daemon off; worker_processes 1; pid nginx.pid; error_log error.log;\n\
              events {{ worker_connections 4096; }}\n\
              http {{ access_log off; keepalive_requests 1000000; client_body_temp_path body;\n\
              proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi;\n\
              scgi_temp_path scgi;\n\
-             server {{ listen {} backlog=4096; root www; }} }}\n",
+             server {{ listen {} backlog=4096 {listen}; root www; {more} }} }}\n",
             self.address
         );
         std::fs::write(self.folder.join("nginx.conf"), text).unwrap();

@@ -24,6 +24,7 @@ fn spec() -> ClusterSpec {
         label: "tcp".into(),
         request: CheckRequest::Tcp(BytesCheck::NOTHING),
         port: None,
+        tls: false,
         interval: Duration::from_secs(2),
         timeout: Duration::from_secs(1),
         rise: 2,

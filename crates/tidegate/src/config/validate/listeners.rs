@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tidegate_proxy::{
-    Certificate, CertificateOrKeyError, ClientCertificates, ListenerConfig, ListenerPlan,
-    ServerTls, TlsConfig, TlsVersion, is_ocsp_response,
+    Authorities, Certificate, CertificateOrKeyError, ClientCertificates, ListenerConfig,
+    ListenerPlan, ServerTls, TlsConfig, TlsVersion, is_ocsp_response,
 };
 use tidegate_remote::clock;
 
@@ -22,11 +22,27 @@ use super::super::tls::{
 use super::{Checker, overlapping};
 
 /// Bytes of a file with certificates: the bundle of a system's authorities has a fifth of a mebibyte.
-const CERTIFICATES_MAX: usize = 4 << 20;
+pub(super) const CERTIFICATES_MAX: usize = 4 << 20;
 /// Bytes of a file with a private key, and of one with an OCSP response.
 const KEY_MAX: usize = 64 << 10;
 /// A certificate that ends so soon is spoken of: seven days.
 const SOON_SECONDS: u64 = 7 * 24 * 3600;
+
+/// What a certificate is shown to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reader {
+    Clients,
+    Nodes,
+}
+
+impl Reader {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Clients => "clients",
+            Self::Nodes => "nodes",
+        }
+    }
+}
 
 impl Checker<'_> {
     /// All of them; none if one cannot be as the file says.
@@ -86,11 +102,13 @@ impl Checker<'_> {
     }
 
     fn tls(&mut self, file: &TlsFile, at: Range<usize>) -> Option<ServerTls> {
-        let first = self.certificate(&file.certificate, &file.key, &file.ocsp);
+        let clients = Reader::Clients;
+        let first = self.certificate(&file.certificate, &file.key, &file.ocsp, clients);
         let more = file.certificates.iter();
-        let more: Vec<_> = more
-            .map(|it: &At<CertificateFile>| self.certificate(&it.certificate, &it.key, &it.ocsp))
-            .collect();
+        let more = more.map(|it: &At<CertificateFile>| {
+            self.certificate(&it.certificate, &it.key, &it.ocsp, clients)
+        });
+        let more: Vec<_> = more.collect();
         let clients = file.client_certificates.value.as_ref();
         let clients = clients.map(|it| self.client_certificates(it));
         let all: Option<Vec<_>> = [first].into_iter().chain(more).collect();
@@ -108,11 +126,12 @@ impl Checker<'_> {
         made.ok()
     }
 
-    fn certificate(
+    pub(super) fn certificate(
         &mut self,
         chain: &At<PathBuf>,
         key: &At<PathBuf>,
         ocsp: &At<Option<PathBuf>>,
+        reader: Reader,
     ) -> Option<Certificate> {
         let chain_text = self.public(&chain.value, chain.place(), "certificate", CERTIFICATES_MAX);
         let key_text = self.secret_text(self.path(&key.value), KEY_MAX);
@@ -133,7 +152,7 @@ impl Checker<'_> {
         let made = Certificate::from_pem(&chain_text, key_text.reveal().as_bytes(), response);
         match made {
             Ok(certificate) => {
-                self.note_validity(&chain.value, &certificate);
+                self.note_validity(&chain.value, &certificate, reader);
                 Some(certificate)
             }
             Err(CertificateOrKeyError::Certificate(error)) => {
@@ -147,14 +166,15 @@ impl Checker<'_> {
         }
     }
 
-    /// A certificate out of its time is shown all the same: the clock may be wrong, and it is for clients to judge.
-    fn note_validity(&mut self, path: &Path, certificate: &Certificate) {
+    /// A certificate out of its time is shown all the same: the clock may be wrong, and it is for others to judge.
+    fn note_validity(&mut self, path: &Path, certificate: &Certificate, reader: Reader) {
+        let others = reader.label();
         let (now, valid) = (clock::unix().as_secs(), certificate.valid());
         let path = path.display();
         let note = if now < valid.start {
-            format!("the certificate in {path} is not valid yet: clients refuse it")
+            format!("the certificate in {path} is not valid yet: {others} refuse it")
         } else if valid.end <= now {
-            format!("the certificate in {path} has expired: clients refuse it")
+            format!("the certificate in {path} has expired: {others} refuse it")
         } else if valid.end - now < SOON_SECONDS {
             format!("the certificate in {path} expires within seven days")
         } else {
@@ -166,13 +186,16 @@ impl Checker<'_> {
     fn client_certificates(&mut self, file: &ClientCertificatesFile) -> Option<ClientCertificates> {
         let (path, at) = (&file.authorities.value, file.authorities.place());
         let text = self.public(path, at.clone(), "certificate", CERTIFICATES_MAX)?;
-        let made = ClientCertificates::from_pem(&text, file.required.value);
+        let made = Authorities::from_pem(&text);
         let made = made.map_err(|error| self.unusable("certificate", at, &error.to_string()));
-        made.ok()
+        Some(ClientCertificates {
+            authorities: made.ok()?,
+            required: file.required.value,
+        })
     }
 
     /// What is in a file that holds no secret.
-    fn public(
+    pub(super) fn public(
         &mut self,
         path: &Path,
         at: Range<usize>,
@@ -183,7 +206,7 @@ impl Checker<'_> {
         read.map_err(|reason| self.unusable(what, at, &reason)).ok()
     }
 
-    fn unusable(&mut self, what: &str, at: Range<usize>, reason: &str) {
+    pub(super) fn unusable(&mut self, what: &str, at: Range<usize>, reason: &str) {
         let message = format!("cannot use this {what} file: {reason}");
         self.problem(at, message, "here");
     }
