@@ -22,6 +22,8 @@
 //! one begins to wait, when [`Picker::due`] says so, and when the director sees room that others left.
 
 mod groups;
+mod heads;
+mod order;
 mod ramp;
 mod site;
 mod ticket;
@@ -37,6 +39,8 @@ use crate::prng::Prng;
 use crate::time::Timestamp;
 use crate::topology::{NodeId, Share, SiteId, Topology};
 use groups::Groups;
+pub use heads::Heads;
+use heads::Member;
 use site::{Passes, PickerSite, Waiter};
 use ticket::TicketTable;
 pub use ticket::{Resting, Ticket};
@@ -134,6 +138,10 @@ pub struct Picker {
     /// allocated.
     left: Vec<NodeId>,
     turns: Vec<Turn>,
+    /// What it shares with other pickers of the front-end, if there are others.
+    member: Option<Member>,
+    /// Sites at which another picker's request may have its turn.
+    passing: Vec<SiteId>,
 }
 
 /// A site where requests wait: the priority whose turn it is there, and when the site's turn begins.
@@ -201,6 +209,8 @@ impl Picker {
         let mut picker = Self {
             left: Vec::with_capacity(table.nodes()),
             turns: Vec::with_capacity(topology.sites.len()),
+            member: None,
+            passing: Vec::new(),
             groups: Groups::new(&topology),
             table: Arc::new(table),
             topology: Arc::clone(&topology),
@@ -210,6 +220,14 @@ impl Picker {
         };
         picker.handle_topology(topology);
         picker
+    }
+
+    /// The picker of this number among those that share their heads: requests that wait have their turns in one order.
+    pub fn among(mut self, heads: &Arc<Heads>, number: usize) -> Self {
+        let mut member = Member::new(Arc::clone(heads), number);
+        member.on_sites(self.sites.len());
+        self.member = Some(member);
+        self
     }
 
     /// Goes over to a newer topology. Policies keep what they learned unless their site's
@@ -236,6 +254,9 @@ impl Picker {
         }
         if self.topology.groups != topology.groups {
             self.groups = Groups::new(&topology);
+        }
+        if let Some(member) = &mut self.member {
+            member.on_sites(self.sites.len());
         }
         self.topology = topology;
     }
@@ -304,7 +325,9 @@ impl Picker {
             .unwrap_or_else(|| Passes::among_surged(kinds.has_surged(kind), kinds.any_surged()));
         // Waiting requests wait for what these do not use, or not more of.
         let passes_by = matches!(passes, Passes::Spared | Passes::Throttled);
-        let overtakes = contended || !passes_by && state.waiting.is_ahead_of(priority);
+        let behind = !passes_by
+            && (self.member.as_ref()).is_some_and(|member| member.is_ahead_of(site, priority));
+        let overtakes = contended || behind || !passes_by && state.waiting.is_ahead_of(priority);
         let choice = if verdict == AdmissionVerdict::Admit && !overtakes {
             state.choose(&view, priority, passes, &mut self.prng, &mut self.left)
         } else {
@@ -318,7 +341,7 @@ impl Picker {
             let choice = state.pick(&view, &mut self.prng);
             return Decision::Forward(self.dispatch(site, waiter.into(), &choice, now));
         }
-        let bound = verdict == AdmissionVerdict::Admit && (contended || is_bound(&view));
+        let bound = verdict == AdmissionVerdict::Admit && (contended || behind || is_bound(&view));
         if let AdmissionVerdict::Reject(reason) = verdict {
             if state.admission.refuses_all() {
                 state.closed_until = now + CLOSED;
@@ -334,7 +357,7 @@ impl Picker {
         if bound && (contended || is_group_full(&view)) {
             self.groups.contend(site);
         }
-        match pushed {
+        let decision = match pushed {
             Pushed::In => Decision::Wait,
             Pushed::InsteadOf(evicted) => {
                 state.evicted.push_back(evicted.id);
@@ -346,7 +369,9 @@ impl Picker {
                 }
                 Decision::Reject(RejectReason::QueueFull)
             }
-        }
+        };
+        self.publish(site);
+        decision
     }
 
     /// What becomes of one that waits, if that is known: after too long a wait it is refused,
@@ -362,11 +387,15 @@ impl Picker {
             state.waiting.set_sojourn(self.table.sojourn(site));
             if let Some((priority, late)) = state.waiting.expire(now) {
                 state.tell_waiting(&self.table, site);
+                self.publish(site);
                 let decision = self.give_up(site, priority, late, now);
                 return Some((late.id, decision));
             }
+            // It may have begun or ceased to stand.
+            self.publish(site);
+            let waiting = &self.sites[index].waiting;
             self.turns
-                .extend(state.waiting.next_priority().map(|priority| Turn {
+                .extend(waiting.next_priority().map(|priority| Turn {
                     priority,
                     start: self.groups.start(site),
                     site,
@@ -412,19 +441,22 @@ impl Picker {
 
     fn take_turn(&mut self, turn: Turn, now: Timestamp) -> Option<(WaitId, Decision)> {
         let Turn { priority, site, .. } = turn;
+        if self.leaves_room(site, now) {
+            return None;
+        }
         let state = &mut self.sites[site.index()];
         let candidates = &self.topology.site(site).candidates;
         let view = view(&self.table, &self.shares, site, candidates, now);
         let choice = match candidates.is_empty() {
             true => None,
             false => {
-                let any_surged = self.table.kinds(site).any_surged();
-                let passes = Passes::among_surged(!priority.is_established(), any_surged);
+                let passes = state.passes_in_turn(&self.table, site, priority);
                 Some(state.choose(&view, priority, passes, &mut self.prng, &mut self.left)?)
             }
         };
         let (_, waiter) = state.waiting.pop(now)?;
         state.tell_waiting(&self.table, site);
+        self.publish(site);
         let decision = match choice {
             Some(choice) => Decision::Forward(self.dispatch(site, waiter.into(), &choice, now)),
             None => Decision::Reject(RejectReason::NoNode),
@@ -435,7 +467,7 @@ impl Picker {
     /// When waiting requests are to be looked at again, if there are any, whatever else happens. To be
     /// asked when there is nothing to tell any more.
     pub fn due(&self) -> Option<Timestamp> {
-        self.sites.iter().filter_map(|it| it.waiting.due()).min()
+        self.sites.iter().filter_map(PickerSite::due).min()
     }
 
     /// Requests that wait.
@@ -462,6 +494,7 @@ impl Picker {
             });
             state.evicted.retain(|evicted| *evicted != id);
             state.tell_waiting(&self.table, site);
+            self.publish(site);
         }
     }
 
@@ -619,5 +652,7 @@ impl Drop for Picker {
 mod agent_tests;
 #[cfg(test)]
 mod groups_tests;
+#[cfg(test)]
+mod order_tests;
 #[cfg(test)]
 mod tests;

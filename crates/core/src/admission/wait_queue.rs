@@ -282,6 +282,15 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
         next.map(|it| (rank.priority(), it.id))
     }
 
+    /// The rank whose turn it is, and when its oldest arrived, which goes next; none while the newest do.
+    pub fn next_in_order(&self) -> Option<(Rank, Timestamp)> {
+        if self.standing {
+            return None;
+        }
+        let mut lanes = Rank::ALL.into_iter().zip(&self.lanes);
+        lanes.find_map(|(rank, waiting)| Some((rank, waiting.front()?.arrived)))
+    }
+
     /// The priority whose turn it is.
     pub fn next_priority(&self) -> Option<Priority> {
         let first = Rank::ALL

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::heads::{Deference, QueueHead};
 use super::ramp::Ramps;
 use super::{Arrival, WaitId};
 use crate::admission::{
@@ -85,6 +86,8 @@ pub(super) struct PickerSite {
     pub(super) evicted: VecDeque<WaitId>,
     /// Requests that wait, by priority, as the table has them.
     pub(super) told: [u64; Priority::COUNT],
+    /// The other picker's head that room was left to.
+    pub(super) deference: Deference,
 }
 
 impl PickerSite {
@@ -106,6 +109,7 @@ impl PickerSite {
             closed_until: Timestamp::ZERO,
             evicted: VecDeque::new(),
             told: [0; Priority::COUNT],
+            deference: Deference::default(),
         }
     }
 
@@ -174,6 +178,36 @@ impl PickerSite {
             }
         };
         view.table.in_slots(node) < beside || self.admission.has_room(view, node, priority)
+    }
+
+    /// Whether any node has room for the request whose turn is next, of this priority.
+    pub(super) fn has_any_room(&self, view: &View<'_>, priority: Priority) -> bool {
+        let passes = self.passes_in_turn(view.table, view.site, priority);
+        let mut nodes = view.candidates.iter();
+        nodes.any(|node| self.has_room(view, *node, priority, passes))
+    }
+
+    /// What lets a request of this priority in whose turn it is.
+    pub(super) fn passes_in_turn(
+        &self,
+        table: &LoadTable,
+        site: SiteId,
+        priority: Priority,
+    ) -> Passes {
+        let any_surged = table.kinds(site).any_surged();
+        Passes::among_surged(!priority.is_established(), any_surged)
+    }
+
+    /// The next one of the queue, if that is in order.
+    pub(super) fn head(&self) -> Option<QueueHead> {
+        let (rank, arrived) = self.waiting.next_in_order()?;
+        Some(QueueHead { rank, arrived })
+    }
+
+    /// When the queue is to be looked at again, whatever else happens.
+    pub(super) fn due(&self) -> Option<Timestamp> {
+        let due = self.waiting.due()?;
+        Some(self.deference.due().map_or(due, |again| again.min(due)))
     }
 
     /// Tells the table how many wait: what the director asks slots for.

@@ -2,7 +2,8 @@
 //!
 //! The picker keeps numbers, in its order; here each number has the task that waits for it. The
 //! worker asks the picker after each request that ends or begins to wait, when time is up for
-//! one of them, and when it is notified of room that another worker left ([`Shared::room_freed`]).
+//! one of them, and when it is notified of room that another worker left: by that worker, where the turn is one of this
+//! worker's requests ([`Heads`]), else by the director ([`Shared::room_freed`]).
 //!
 //! [`Shared::room_freed`]: crate::Shared::room_freed
 
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::admission::RejectReason;
-use tidegate_core::picker::{Decision, Ticket, WaitId};
+use tidegate_core::picker::{Decision, Heads, Ticket, WaitId};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::SiteId;
 use tokio::sync::{Notify, oneshot};
@@ -27,16 +28,35 @@ const LOOK_MIN: Duration = Duration::from_millis(1);
 /// What becomes of one that waited.
 type QueueResult = Result<Ticket, RejectReason>;
 
+/// What the queues of all workers have in common.
+#[derive(Debug)]
+pub(crate) struct SharedQueues {
+    pub(crate) heads: Arc<Heads>,
+    /// By worker: wakes its queue.
+    wake: Box<[Notify]>,
+}
+
+impl SharedQueues {
+    /// For so many workers.
+    pub(crate) fn new(workers: usize) -> Self {
+        Self {
+            heads: Arc::new(Heads::new(workers)),
+            wake: (0..workers).map(|_| Notify::new()).collect(),
+        }
+    }
+}
+
 /// See the module.
 pub(crate) struct Queue {
     base: Rc<WorkerBase>,
+    shared: Arc<SharedQueues>,
+    /// The worker's number.
+    worker: usize,
     /// Wakes it when there may be room that another worker left.
     room_freed: Arc<Notify>,
     last: Cell<u64>,
     /// To the tasks of requests that wait.
     senders: RefCell<HashMap<WaitId, oneshot::Sender<QueueResult>>>,
-    /// Wakes the timers when a request begins to wait.
-    wake_timers: Notify,
 }
 
 /// A request that waits. Dropping it takes it out of the queue.
@@ -49,14 +69,25 @@ pub(crate) struct InQueue {
 }
 
 impl Queue {
-    pub(crate) fn new(base: Rc<WorkerBase>, room_freed: Arc<Notify>) -> Rc<Self> {
+    pub(crate) fn new(
+        base: Rc<WorkerBase>,
+        shared: Arc<SharedQueues>,
+        worker: usize,
+        room_freed: Arc<Notify>,
+    ) -> Rc<Self> {
         Rc::new(Self {
             base,
+            shared,
+            worker,
             room_freed,
             last: Cell::new(0),
             senders: RefCell::default(),
-            wake_timers: Notify::new(),
         })
+    }
+
+    /// Wakes the timers, here and from other workers.
+    fn wake(&self) -> &Notify {
+        &self.shared.wake[self.worker]
     }
 
     /// A number for a request, should it have to wait.
@@ -69,7 +100,7 @@ impl Queue {
     pub(crate) fn wait(self: &Rc<Self>, site: SiteId, id: WaitId) -> InQueue {
         let (sender, result) = oneshot::channel();
         self.senders.borrow_mut().insert(id, sender);
-        self.wake_timers.notify_one();
+        self.wake().notify_one();
         if let Some(stats) = self.base.stats().site(site) {
             stats.queued.add(1);
         }
@@ -82,11 +113,41 @@ impl Queue {
         }
     }
 
-    /// Decides on all that can be decided. A ticket for a request that has just left is for the next one.
-    pub(crate) fn serve_waiters(&self) {
-        if self.is_empty() {
+    /// A request of the site has ended, or rests: those that wait may have its room, here or in another worker.
+    pub(crate) fn handle_room(&self, site: Option<SiteId>) {
+        if self.is_empty() && !self.shared.heads.any() {
             return;
         }
+        if let Some(site) = site {
+            self.base.cluster.picker.borrow_mut().handle_room(site);
+        }
+        self.serve_waiters();
+    }
+
+    /// Decides on all that can be decided, and wakes other workers whose turn it is.
+    pub(crate) fn serve_waiters(&self) {
+        if !self.is_empty() {
+            self.decide();
+        }
+        self.wake_elders();
+    }
+
+    /// Wakes other workers for which there is room.
+    fn wake_elders(&self) {
+        if !self.shared.heads.any() {
+            return;
+        }
+        let now = self.base.now();
+        let mut picker = self.base.cluster.picker.borrow_mut();
+        while let Some(worker) = picker.poll_elder(now) {
+            if let Some(wake) = self.shared.wake.get(worker) {
+                wake.notify_one();
+            }
+        }
+    }
+
+    /// A ticket for a request that has just left is for the next one.
+    fn decide(&self) {
         loop {
             let mut picker = self.base.cluster.picker.borrow_mut();
             let decided = picker.poll_waiting(self.base.now());
@@ -112,7 +173,7 @@ impl Queue {
         loop {
             let is_waited_in = !self.is_empty();
             tokio::select! {
-                () = self.wake_timers.notified() => {}
+                () = self.wake().notified() => {}
                 () = self.room_freed.notified(), if is_waited_in => {}
                 () = self.until_due(), if is_waited_in => {}
             }
@@ -154,10 +215,17 @@ impl Drop for InQueue {
             let waited = base.now().since(self.since);
             stats.queueing.record(waited.as_micros() as u64);
         }
+        // What it was given and has not taken is for the next one.
+        if let Ok(Ok(ticket)) = self.result.try_recv() {
+            drop(ticket);
+            self.queue.handle_room(Some(self.site));
+        }
         let left = self.queue.senders.borrow_mut().remove(&self.id);
         if left.is_some() {
             let mut picker = base.cluster.picker.borrow_mut();
             picker.handle_left(self.site, self.id);
+            drop(picker);
+            self.queue.wake_elders();
         }
     }
 }

@@ -21,6 +21,7 @@ use tokio::sync::{mpsc, watch};
 use crate::config::requests::RequestConfig;
 use crate::config::site::SiteConfig;
 use crate::config::{LogFormat, LogTarget, ProxyConfig, ProxyThread};
+use crate::gate::queue::SharedQueues;
 use crate::listen::Closer;
 use crate::record::log::{LogHealth, LogReopener, Writer};
 use crate::record::observed::Observed;
@@ -139,6 +140,7 @@ impl Proxy {
         sites.resize_with(known, SiteConfig::default);
         let sites = Arc::new(ArcSwap::from_pointee(SiteSettings::new(sites)));
         let seats = Arc::new(AllSeats::new(&config.limits));
+        let queues = Arc::new(SharedQueues::new(count));
         let requests = Arc::new(ArcSwap::from_pointee(take_requests(&mut config)));
         let config = Arc::new(config);
         let addresses = addresses(&listeners);
@@ -179,6 +181,7 @@ impl Proxy {
                 sites: Arc::clone(&sites),
                 requests: Arc::clone(&requests),
                 seats: Arc::clone(&seats),
+                queues: Arc::clone(&queues),
                 index,
                 sender: proxy.writer.as_ref().and_then(Writer::sender),
                 commands: receiver.clone(),

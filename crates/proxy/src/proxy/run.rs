@@ -203,6 +203,7 @@ mod tests {
     use crate::config::ProxyConfig;
     use crate::config::listener::ListenerConfig;
     use crate::gate::delay::DelayExperiments;
+    use crate::gate::queue::SharedQueues;
     use crate::gate::throttle::Throttling;
     use crate::listen::Opening;
     use crate::record::log::Logger;
@@ -268,6 +269,7 @@ mod tests {
                 sites: Arc::new(ArcSwap::from_pointee(SiteSettings::new(Vec::new()))),
                 requests: Arc::default(),
                 seats,
+                queues: Arc::new(SharedQueues::new(1)),
                 index: 0,
                 observer: None,
                 logger,

@@ -16,6 +16,7 @@ use super::WorkerFailure;
 use super::run::{Command, Failed, run};
 use crate::config::ProxyConfig;
 use crate::config::requests::RequestConfig;
+use crate::gate::queue::SharedQueues;
 use crate::listen::Clients;
 use crate::record::log::{Batch, Logger};
 use crate::record::observed::Observer;
@@ -33,6 +34,7 @@ pub(super) struct WorkerSeed {
     pub(super) sites: Arc<ArcSwap<SiteSettings>>,
     pub(super) requests: Arc<ArcSwap<RequestConfig>>,
     pub(super) seats: Arc<AllSeats>,
+    pub(super) queues: Arc<SharedQueues>,
     pub(super) index: usize,
     pub(super) sender: Option<SyncSender<Batch>>,
     pub(super) commands: watch::Receiver<Command>,
@@ -79,6 +81,7 @@ impl WorkerSeed {
             sites: Arc::clone(&self.sites),
             requests: Arc::clone(&self.requests),
             seats: Arc::clone(&self.seats),
+            queues: Arc::clone(&self.queues),
             index: self.index,
             observer,
             logger,

@@ -203,8 +203,9 @@ impl RequestState {
         client.connection.end_rest();
         self.ticket = None;
         client.connection.leave_place(reason);
+        let site = self.site;
         self.reset();
-        worker.queue.serve_waiters();
+        worker.queue.handle_room(site);
     }
 
     fn log(&self, worker: &Worker, ended: &RequestEnd<'_>, now: Timestamp) {

@@ -56,7 +56,7 @@ impl Tunnel {
         if let Some(ticket) = guard.ticket() {
             ticket.end_account();
             client.connection.rest(ticket.node, RestKind::Answered);
-            client.worker.queue.serve_waiters();
+            client.worker.queue.handle_room(Some(ticket.site()));
         }
         client.connection.suspend();
         Ok(Self { guard, node, early })

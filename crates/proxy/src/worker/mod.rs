@@ -20,7 +20,7 @@ use crate::base::{Cluster, WorkerBase};
 use crate::config::requests::RequestConfig;
 use crate::config::{FIELDS, Limits, ProxyConfig};
 use crate::gate::delay::Delays;
-use crate::gate::queue::Queue;
+use crate::gate::queue::{Queue, SharedQueues};
 use crate::gate::throttle::Throttles;
 use crate::record::WorkerRecord;
 use crate::record::log::Logger;
@@ -68,6 +68,7 @@ pub(crate) struct Parts {
     pub(crate) sites: Arc<ArcSwap<SiteSettings>>,
     pub(crate) requests: Arc<ArcSwap<RequestConfig>>,
     pub(crate) seats: Arc<AllSeats>,
+    pub(crate) queues: Arc<SharedQueues>,
     /// The worker's number.
     pub(crate) index: usize,
     pub(crate) observer: Option<Rc<Observer>>,
@@ -82,12 +83,14 @@ impl Worker {
             sites,
             requests,
             seats,
+            queues,
             index,
             observer,
             logger,
         } = parts;
         let seed = config.seed.wrapping_add(index as u64);
-        let picker = Picker::new(Arc::clone(&shared.table), shared.topology.load_full(), seed);
+        let picker = Picker::new(Arc::clone(&shared.table), shared.topology.load_full(), seed)
+            .among(&queues.heads, index);
         let topology = Arc::clone(&shared.topology);
         let stats = shared.stats.worker(index);
         let cluster = Cluster::new(topology, picker, Arc::clone(stats));
@@ -105,7 +108,12 @@ impl Worker {
                 Arc::clone(&shared.delay_experiments),
                 seed,
             ),
-            queue: Queue::new(Rc::clone(&base), Arc::clone(&shared.room_freed)),
+            queue: Queue::new(
+                Rc::clone(&base),
+                queues,
+                index,
+                Arc::clone(&shared.room_freed),
+            ),
             pool: RefCell::new(Pool::default()),
             // Other numbers than the picker's.
             sites: Sites::new(Rc::clone(&base), sites, config.workers, !seed),
