@@ -15,7 +15,7 @@ use http::{Request, StatusCode, Uri};
 
 use super::{Asking, RouteAction, RouteConditions, RouteConfig, find, path, written};
 use crate::config::ForwardedConfig;
-use crate::config::route::{HeaderChanges, PathPattern};
+use crate::config::route::{HeaderChanges, PathPattern, RouteTimeouts};
 
 /// Checks all of them.
 pub(crate) fn check(bytes: &[u8]) {
@@ -98,6 +98,7 @@ fn routes(action: RouteAction) -> Arc<[RouteConfig]> {
         action: action.clone(),
         request_headers: HeaderChanges::default(),
         response_headers: HeaderChanges::default(),
+        timeouts: RouteTimeouts::default(),
     };
     let below = PathPattern::parse("/a/*").expect("a pattern");
     let regex = PathPattern::regex("^/[0-9]+(/|$)").expect("a pattern");

@@ -52,7 +52,7 @@ pub use config::listener::{ListenerConfig, ListenerPlan};
 pub use config::requests::RequestConfig;
 pub use config::route::{
     HeaderChanges, PathPattern, PathPatternError, RouteAction, RouteConditions, RouteConfig,
-    Template, TemplateError, Wanted,
+    RouteTimeouts, Template, TemplateError, Wanted,
 };
 pub use config::site::{
     AnswerConfig, CustomBody, LimitStatus, PriorityConfig, Quota, SessionConfig, SessionSource,

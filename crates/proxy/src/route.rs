@@ -313,7 +313,7 @@ pub(crate) mod invariants;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::route::PathPattern;
+    use crate::config::route::{PathPattern, RouteTimeouts};
     use crate::config::site::CustomBody;
 
     fn request(method: &str, target: &str) -> Request<()> {
@@ -336,6 +336,7 @@ mod tests {
             action,
             request_headers: HeaderChanges::default(),
             response_headers: HeaderChanges::default(),
+            timeouts: RouteTimeouts::default(),
         }
     }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tidegate_core::picker::LONG_ANSWER;
 use tidegate_core::time::{Timestamp, nanos};
 
+use crate::config::route::RouteTimeouts;
 use crate::config::{Limits, Timeouts};
 
 /// How often deadlines are looked at. Time-outs are kept to within one of these.
@@ -21,6 +22,7 @@ pub(crate) struct Ticks {
     pub(crate) body_idle: u64,
     pub(crate) request_body: Option<u64>,
     pub(crate) response_body: Option<u64>,
+    pub(crate) total: Option<u64>,
     /// Bytes of a body that buy a tick.
     pub(crate) body_bytes: u64,
     pub(crate) throttled_idle: u64,
@@ -36,7 +38,6 @@ pub(crate) struct Ticks {
 
 impl Ticks {
     pub(crate) fn new(timeouts: &Timeouts, limits: &Limits) -> Self {
-        let ticks = |timeout| nanos(timeout).div_ceil(nanos(TICK));
         Self {
             client_head: ticks(timeouts.client_head),
             client_idle: ticks(timeouts.client_idle),
@@ -44,6 +45,7 @@ impl Ticks {
             body_idle: ticks(timeouts.body_idle),
             request_body: timeouts.request_body.map(ticks),
             response_body: timeouts.response_body.map(ticks),
+            total: timeouts.total.map(ticks),
             body_bytes: limits.body_rate.div_ceil(TICKS_PER_SECOND),
             throttled_idle: ticks(timeouts.throttled_idle),
             throttled_bytes: limits.throttled_rate.div_ceil(TICKS_PER_SECOND),
@@ -54,6 +56,25 @@ impl Ticks {
             long_answer: ticks(LONG_ANSWER),
         }
     }
+
+    /// The same for a request of a route that has some of its own.
+    pub(crate) fn of_route(self, route: &RouteTimeouts) -> Self {
+        let own = |timeout: Option<Duration>| timeout.map(ticks);
+        Self {
+            total: own(route.total).or(self.total),
+            response_head: own(route.response_head).unwrap_or(self.response_head),
+            body_idle: own(route.body_idle).unwrap_or(self.body_idle),
+            request_body: own(route.request_body).or(self.request_body),
+            response_body: own(route.response_body).or(self.response_body),
+            tunnel_idle: own(route.tunnel_idle).unwrap_or(self.tunnel_idle),
+            ..self
+        }
+    }
+}
+
+/// Whole ticks that are no shorter.
+fn ticks(timeout: Duration) -> u64 {
+    nanos(timeout).div_ceil(nanos(TICK))
 }
 
 /// See the module.

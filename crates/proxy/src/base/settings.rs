@@ -5,7 +5,7 @@
 //! ```
 //!
 //! So a request sees one set from its head to its end, whatever is published meanwhile. What is read on each request's
-//! way is a plain copy; the versions alone are compared.
+//! way is a plain copy; the versions alone are compared. A route's own time-outs hold until its request ends.
 
 use std::cell::{Cell, Ref, RefCell};
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use arc_swap::ArcSwap;
 
 use super::clock::Ticks;
 use crate::config::requests::RequestConfig;
+use crate::config::route::RouteTimeouts;
 use crate::config::{ForwardedConfig, Limits, LogFormat, Timeouts};
 
 /// See the module.
@@ -22,6 +23,8 @@ pub(crate) struct Settings {
     config: RefCell<Arc<RequestConfig>>,
     limits: Cell<Limits>,
     ticks: Cell<Ticks>,
+    /// The present request's route has some of its own.
+    of_route: Cell<bool>,
     node_header: Cell<bool>,
     log: Cell<LogFormat>,
     keeps_recent: Cell<bool>,
@@ -34,6 +37,7 @@ impl Settings {
             version: Cell::new(0),
             limits: Cell::new(config.limits),
             ticks: Cell::new(Ticks::new(&config.timeouts, &config.limits)),
+            of_route: Cell::new(false),
             node_header: Cell::new(config.node_header),
             log: Cell::new(config.log),
             keeps_recent: Cell::new(config.recent > 0),
@@ -48,6 +52,7 @@ impl Settings {
             config: worker.config.clone(),
             limits: worker.limits.clone(),
             ticks: worker.ticks.clone(),
+            of_route: Cell::new(false),
             node_header: worker.node_header.clone(),
             log: worker.log.clone(),
             keeps_recent: worker.keeps_recent.clone(),
@@ -68,6 +73,20 @@ impl Settings {
     pub(crate) fn follow(&self, worker: &Self) {
         if self.version.get() != worker.version.get() {
             self.take(Arc::clone(&worker.config.borrow()), worker.version.get());
+        }
+    }
+
+    /// These are the present request's.
+    pub(crate) fn take_route(&self, timeouts: &RouteTimeouts) {
+        self.ticks.set(self.ticks.get().of_route(timeouts));
+        self.of_route.set(true);
+    }
+
+    /// The request has ended: what its route had of its own holds no more.
+    pub(crate) fn leave_route(&self) {
+        if self.of_route.replace(false) {
+            let config = self.config.borrow();
+            (self.ticks).set(Ticks::new(&config.timeouts, &config.limits));
         }
     }
 
@@ -166,5 +185,26 @@ mod tests {
         connection.follow(&worker);
         assert_eq!(seen(&connection), (5, 100, Some("gate-5".into()), true));
         assert_eq!(seen(&connection), seen(&worker));
+    }
+
+    #[test]
+    fn a_routes_time_outs_hold_until_its_request_ends() {
+        let connection = Settings::new(config(2, 1));
+        let ticks = |it: &Settings| {
+            let ticks = it.ticks();
+            (ticks.body_idle, ticks.response_head, ticks.total)
+        };
+        let before = (50, 3000, None);
+        assert_eq!(ticks(&connection), before);
+        connection.take_route(&RouteTimeouts {
+            total: Some(Duration::from_millis(90)),
+            response_head: Some(Duration::from_secs(1)),
+            ..RouteTimeouts::default()
+        });
+        assert_eq!(ticks(&connection), (50, 50, Some(5)));
+        connection.leave_route();
+        assert_eq!(ticks(&connection), before);
+        connection.leave_route();
+        assert_eq!(ticks(&connection), before);
     }
 }

@@ -99,6 +99,9 @@ pub struct Timeouts {
     pub request_body: Option<Duration>,
     /// For a response's body in all: cut.
     pub response_body: Option<Duration>,
+    /// For a request in all, from its head to the last byte of its answer, waits included: 504 before the answer's
+    /// head, and cut behind it. A tunnel has no such end.
+    pub total: Option<Duration>,
     /// For a tunnel that carries nothing in either direction.
     pub tunnel_idle: Duration,
     /// For requests that a node has when it is taken out of the cluster; then they are cut off.
@@ -124,6 +127,7 @@ impl Default for Timeouts {
             throttled_idle: Duration::from_secs(2),
             request_body: None,
             response_body: None,
+            total: None,
             tunnel_idle: Duration::from_secs(3600),
             leaving: Duration::from_secs(30),
             upstream_idle: Duration::from_secs(30),

@@ -10,10 +10,14 @@
 //! | `Busy` | request body, response head | 408 or 504, by which side stood still |
 //! | `Body` | response body, client | cut: `response_stalled` or `client_stalled` |
 //! | `Tunnel` | either side | closed |
+//!
+//! A request may have a time in all as well, waits included: then it is late in whatever phase it is
+//! (`total_timeout`).
 
 pub(crate) mod departure;
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::future::poll_fn;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -28,6 +32,7 @@ use tidegate_core::topology::NodeId;
 
 use crate::base::{Removal, Settings, Ticks, WorkerBase};
 use crate::config::listener::ListenerPlan;
+use crate::config::route::RouteTimeouts;
 use crate::gate::place::Place;
 use crate::gate::throttle::Passed;
 use crate::record::reason::Reason;
@@ -106,6 +111,10 @@ pub(crate) struct ClientConnection {
     /// While the node is waited for: what is left of the client's time.
     clients: Cell<Option<u64>>,
     late: Cell<bool>,
+    /// When the present request must be over.
+    total: Cell<u64>,
+    /// It is over its time in all.
+    overdue: Cell<bool>,
     waker: RefCell<Option<Waker>>,
     repose: Cell<Repose>,
     /// The node that has the present request.
@@ -183,6 +192,8 @@ impl ClientConnection {
             allowance: Cell::default(),
             clients: Cell::new(None),
             late: Cell::new(false),
+            total: Cell::new(NEVER),
+            overdue: Cell::new(false),
             waker: RefCell::new(None),
             repose: Cell::default(),
             at: Cell::default(),
@@ -250,8 +261,44 @@ impl ClientConnection {
 
     /// The present request is over: what there is of newer settings holds for the next.
     pub(crate) fn enter_idle(&self) {
+        self.settings.leave_route();
         self.settings.follow(&self.base.settings);
+        self.end_total();
         self.enter(Phase::Idle, self.ticks().client_idle);
+    }
+
+    /// The present request is of a route with time-outs of its own.
+    pub(crate) fn take_route(&self, timeouts: &RouteTimeouts) {
+        if !timeouts.is_empty() {
+            self.settings.take_route(timeouts);
+            self.begin_total();
+        }
+    }
+
+    /// The time of the present request in all counts from now.
+    fn begin_total(&self) {
+        let total = self.ticks().total;
+        (self.total).set(total.map_or(NEVER, |ticks| self.base.due(ticks)));
+    }
+
+    /// The present request is over, or a tunnel, which may take as long as it likes.
+    pub(crate) fn end_total(&self) {
+        self.total.set(NEVER);
+        self.overdue.set(false);
+    }
+
+    /// Whether the present request has taken longer in all than it may.
+    pub(crate) fn is_overdue(&self) -> bool {
+        self.overdue.get()
+    }
+
+    /// Waits until it has. The clock wakes the connection's task then.
+    pub(crate) async fn overdue(&self) {
+        poll_fn(|_| match self.is_overdue() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        })
+        .await;
     }
 
     /// Gives the present phase so many ticks from now.
@@ -337,7 +384,9 @@ impl ClientConnection {
 
     /// Why a request is late that has no answer yet: which side has stood still.
     pub(crate) fn late_reason(&self) -> Reason {
-        if self.is_uploading() && self.upload_waits.get() {
+        if self.is_overdue() {
+            Reason::TotalTimeout
+        } else if self.is_uploading() && self.upload_waits.get() {
             match self.is_slow() {
                 true => Reason::BodySlow,
                 false => Reason::BodyTimeout,
@@ -352,14 +401,14 @@ impl ClientConnection {
         self.due.set(NEVER);
     }
 
-    /// Whether the phase has run out of time.
+    /// Whether the phase, or the request, has run out of time.
     pub(crate) fn is_late(&self) -> bool {
-        self.late.get()
+        self.late.get() || self.is_overdue()
     }
 
     /// The same, and it is dealt with.
     pub(crate) fn take_late(&self) -> bool {
-        self.late.replace(false)
+        self.late.replace(false) || self.is_overdue()
     }
 
     /// The worker's clock looks at the session. True if its request rests from now on.
@@ -367,6 +416,11 @@ impl ClientConnection {
         if self.due.get() <= tick {
             self.due.set(NEVER);
             self.late.set(true);
+            self.wake();
+        }
+        if self.total.get() <= tick {
+            self.total.set(NEVER);
+            self.overdue.set(true);
             self.wake();
         }
         if let Some(place) = &mut *self.place.borrow_mut() {
@@ -512,6 +566,7 @@ impl ClientConnection {
         self.uploaded.set(0);
         self.upload_waits.set(false);
         self.abandon.set(Reason::ClientGone);
+        self.begin_total();
         self.enter(Phase::Busy, self.ticks().response_head);
     }
 

@@ -174,7 +174,14 @@ async fn attempt(
         HeaderValue::try_from(key.address.to_string())
             .unwrap_or_else(|_| HeaderValue::from_static("localhost"))
     });
-    let upstream = match connect(client, key, tls).await {
+    let patience = guard.state().and_then(|state| state.route.as_ref());
+    let patience = patience.and_then(|route| route.timeouts.connect);
+    let connecting = tokio::select! {
+        biased;
+        connecting = connect(client, key, tls, patience) => connecting,
+        () = client.connection.overdue() => return Err(Failure::at_last(Reason::TotalTimeout)),
+    };
+    let upstream = match connecting {
         Ok(upstream) => upstream,
         Err(reason) => return Err(Failure::of_node(reason, request)),
     };
@@ -186,14 +193,17 @@ async fn attempt(
     poll_fn(|context| poll_head(client, guard, sending.as_mut(), &traits, context)).await
 }
 
+/// A connection to a node; `patience` is its route's, if that has some of its own.
 async fn connect(
     client: &Client,
     key: UpstreamKey,
     tls: Option<Arc<NodeTls>>,
+    patience: Option<Duration>,
 ) -> Result<Box<Upstream>, Reason> {
     let worker = &client.worker;
     client.connection.suspend();
     let timeouts = client.connection.settings.timeouts();
+    let patience = patience.unwrap_or(timeouts.connect);
     let connecting = async {
         let stream = marking::connect(key.address, key.marks, worker.throttles.shared()).await;
         let stream = stream.map_err(|error| match is_own_fault(&error) {
@@ -208,7 +218,7 @@ async fn connect(
         let shaken = Box::pin(tls.shake_hands(stream, key.address)).await;
         Ok(Stream::of_node(shaken?))
     };
-    let connected = tokio::time::timeout(timeouts.connect, connecting).await;
+    let connected = tokio::time::timeout(patience, connecting).await;
     let stream = connected.unwrap_or(Err(Reason::ConnectTimeout))?;
     worker
         .upstream(stream, key)

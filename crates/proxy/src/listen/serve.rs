@@ -102,6 +102,7 @@ pub(crate) async fn serve(clients: Rc<Clients>, stream: TcpStream, client: Rc<Cl
             linger(stream, Some(answer), limit).await;
         }
         End::ClientStalled => connection.abandon.set(match connection.is_slow() {
+            _ if connection.is_overdue() => Reason::TotalTimeout,
             true => Reason::AnswerSlow,
             false => Reason::ClientStalled,
         }),

@@ -114,6 +114,7 @@ reasons! {
     ResponseTimeout = "response_timeout", 504, Failed, "the node's answer did not begin in time";
     ResponseBroken = "response_broken", 502, Failed, "the node broke off in the middle of its answer";
     ResponseStalled = "response_stalled", 504, Failed, "the node stood still in the middle of its answer";
+    TotalTimeout = "total_timeout", 504, Failed, "the request took longer in all than it may, waits included";
     BodySlow = "body_slow", 408, Cancelled, "the request body came too slowly, or took too long in all";
     AnswerSlow = "answer_slow", 499, Cancelled, "the client read the answer too slowly, or it took too long in all";
     ClientGone = "client_gone", 499, Cancelled, "the client left before the end";
@@ -223,7 +224,13 @@ mod tests {
     #[test]
     fn whatever_fails_but_for_this_machine_says_something_of_the_node() {
         for reason in Reason::ALL {
-            let ours = [Reason::OutOfSockets, Reason::WorkerFailed].contains(reason);
+            // Of the time in all a part may have been the client's, or that of others before it.
+            let ours = [
+                Reason::OutOfSockets,
+                Reason::WorkerFailed,
+                Reason::TotalTimeout,
+            ]
+            .contains(reason);
             let failed = reason.ending() == Ending::Failed && !ours;
             assert_eq!(reason.outcome().is_some(), failed, "{}", reason.label());
         }

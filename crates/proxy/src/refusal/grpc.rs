@@ -67,6 +67,7 @@ pub(crate) fn answer(reason: Reason, content_type: &'static str) -> Option<Respo
 }
 
 fn code(reason: Reason) -> Option<&'static str> {
+    const DEADLINE_EXCEEDED: &str = "4";
     const RESOURCE_EXHAUSTED: &str = "8";
     const UNAVAILABLE: &str = "14";
     match reason {
@@ -75,6 +76,7 @@ fn code(reason: Reason) -> Option<&'static str> {
         | Reason::QueueTimeout
         | Reason::Throttled
         | Reason::ThrottleFull => Some(RESOURCE_EXHAUSTED),
+        Reason::TotalTimeout => Some(DEADLINE_EXCEEDED),
         Reason::NoNode | Reason::Drained | Reason::WorkerFailed => Some(UNAVAILABLE),
         Reason::NoSite
         | Reason::BadRequest

@@ -110,13 +110,20 @@ pub(crate) async fn waited(
     wait: Wait,
 ) -> Result<(), Reason> {
     client.connection.queued.set(true);
-    let waited = match wait {
-        Wait::Throttle(held, arrival) => {
-            let target = target_of(request, arrival.site);
-            until_passed(client, guard, held, arrival, target).await
+    let waiting = async {
+        match wait {
+            Wait::Throttle(held, arrival) => {
+                let target = target_of(request, arrival.site);
+                until_passed(client, guard, held, arrival, target).await
+            }
+            Wait::Delay(hold, arrival) => until_over(client, guard, hold, arrival).await,
+            Wait::Room(waiting) => until_room(client, guard, waiting).await,
         }
-        Wait::Delay(hold, arrival) => until_over(client, guard, hold, arrival).await,
-        Wait::Room(waiting) => until_room(client, guard, waiting).await,
+    };
+    let waited = tokio::select! {
+        biased;
+        waited = waiting => waited,
+        () = client.connection.overdue() => Err(Reason::TotalTimeout),
     };
     client.connection.queued.set(false);
     if waited.is_err() {
@@ -197,7 +204,15 @@ async fn until_room(
     guard: &mut RequestGuard,
     waiting: InQueue,
 ) -> Result<(), Reason> {
-    let ticket = waiting.ended().await?;
+    let route = guard.state().and_then(|state| state.route.as_ref());
+    let ticket = match route.and_then(|route| route.timeouts.queue) {
+        // A product timer: a deadline makes no sound.
+        Some(most) => match tokio::time::timeout(most, waiting.ended()).await {
+            Ok(ended) => ended?,
+            Err(_) => return Err(Reason::QueueTimeout),
+        },
+        None => waiting.ended().await?,
+    };
     dispatch(client, guard, ticket, client.worker.base.now());
     Ok(())
 }
@@ -277,10 +292,11 @@ fn enter(
         }
         None => None,
     };
-    if let Some(route) = &state.route
-        && let Some(answer) = route.answer(checked.host, request)
-    {
-        return Ok(Entered::Answered(answer));
+    if let Some(route) = &state.route {
+        if let Some(answer) = route.answer(checked.host, request) {
+            return Ok(Entered::Answered(answer));
+        }
+        connection.take_route(&route.timeouts);
     }
     state.tunnel = tunnel;
     let waits = enter_site(client, guard, request, site)?;

@@ -61,7 +61,9 @@ impl ResponseStream {
             return self.fail(reason);
         }
         if client.connection.take_late() {
-            return self.fail(match client.connection.node_stands_still() {
+            let connection = &client.connection;
+            return self.fail(match connection.node_stands_still() {
+                _ if connection.is_overdue() => Reason::TotalTimeout,
                 true => Reason::ResponseStalled,
                 false => Reason::AnswerSlow,
             });

@@ -59,6 +59,7 @@ impl Tunnel {
             client.worker.queue.handle_room(Some(ticket.site()));
         }
         client.connection.suspend();
+        client.connection.end_total();
         Ok(Self { guard, node, early })
     }
 

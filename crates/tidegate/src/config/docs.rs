@@ -21,7 +21,7 @@ use super::group::GroupFile;
 use super::policy::PolicySetting;
 use super::reconfigure::{ReconfigureFile, SiteNodesFile};
 use super::reported::{ObjectFile, PeriodsFile};
-use super::route::RouteFile;
+use super::route::{RouteFile, RouteTimeoutsFile};
 use super::setting::{Encoded, KeyDocs, Table, TableDocs, inline};
 use super::soft_limits::{AgentSoftLimitsFile, SoftLimitsFile};
 use super::throttle::ThrottleFile;
@@ -63,6 +63,7 @@ pub(super) fn sections() -> Vec<(&'static str, TableDocs)> {
     let sections = [
         ("[[site]]", SiteFile::docs()),
         ("[[site.route]]", RouteFile::docs()),
+        ("[[site.route]] timeouts = { … }", RouteTimeoutsFile::docs()),
         ("[[site]] policy = { … }", PolicySetting::table_docs()),
         (ADMISSION, AdmissionFile::docs()),
         (

@@ -42,8 +42,8 @@ pub(crate) const AGENT_PORT: u16 = 9901;
 const INTERVAL_MIN: Duration = Duration::from_micros(100);
 const INTERVAL_MAX: Duration = Duration::from_secs(10);
 /// Time-outs of the data plane.
-const TIMEOUT_MIN: Duration = Duration::from_millis(1);
-const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
+pub(super) const TIMEOUT_MIN: Duration = Duration::from_millis(1);
+pub(super) const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
 /// A node's weight beside another's.
 pub(super) const WEIGHT_MIN: f32 = 0.001;
 pub(super) const WEIGHT_MAX: f32 = 1000.0;
@@ -563,6 +563,9 @@ table! {
         request_body: Option<Duration> = None, in Some(TIMEOUT_MIN)..=Some(TIMEOUT_MAX);
         /// A response's body in all (cut); not set is no limit.
         response_body: Option<Duration> = None, in Some(TIMEOUT_MIN)..=Some(TIMEOUT_MAX);
+        /// A request in all, from the end of its head to the last byte of its answer, waits for room included (504, or cut
+        /// once the answer has begun); not set is no limit. An upgraded connection has none.
+        total: Option<Duration> = None, in Some(TIMEOUT_MIN)..=Some(TIMEOUT_MAX);
         /// An upgraded connection that carries nothing in either direction.
         tunnel_idle: Duration = seconds(3600), in TIMEOUT_MIN..=TIMEOUT_MAX;
         /// An idle connection to a node in the pool.

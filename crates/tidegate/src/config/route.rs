@@ -2,15 +2,17 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use http::header::HOST;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use tidegate_proxy::{
-    HeaderChanges, PathPattern, RouteAction, RouteConditions, RouteConfig, Template, Wanted,
-    is_framing, is_served,
+    HeaderChanges, PathPattern, RouteAction, RouteConditions, RouteConfig, RouteTimeouts, Template,
+    Wanted, is_framing, is_served,
 };
 
 use super::answers::Named;
+use super::file::{TIMEOUT_MAX, TIMEOUT_MIN, defaults};
 use super::problem::{Problem, Problems};
 use super::setting::{At, table};
 use super::site::load_body;
@@ -20,6 +22,9 @@ const ROUTES_MAX: usize = 256;
 /// Statuses of an answer, and of a redirect.
 const ANSWERS: std::ops::RangeInclusive<u32> = 200..=599;
 const REDIRECTS: &[u16] = &[301, 302, 303, 307, 308];
+/// Range of a time-out.
+const LEAST: Option<Duration> = Some(TIMEOUT_MIN);
+const MOST: Option<Duration> = Some(TIMEOUT_MAX);
 /// What stands for any value of a field or a name of the query.
 const ANY: &str = "*";
 
@@ -54,6 +59,45 @@ table! {
         request_headers: Named<String> = Named::default();
         /// Fields of the head that the client gets; `""` takes one out.
         response_headers: Named<String> = Named::default();
+        /// Time-outs of its own, in place of those of `[timeouts]`.
+        timeouts: RouteTimeoutsFile = defaults();
+    }
+}
+
+table! {
+    /// Time-outs of a route's requests. Each that is not set is that of `[timeouts]`.
+    pub(crate) struct RouteTimeoutsFile {
+        /// A request in all, waits included (504, or cut once the answer has begun).
+        total: Option<Duration> = None, in LEAST..=MOST;
+        /// The wait for room at a node (503, `queue_timeout`); the site's admission may end it earlier.
+        queue: Option<Duration> = None, in LEAST..=MOST;
+        /// A connection to a node (504).
+        connect: Option<Duration> = None, in LEAST..=MOST;
+        /// A node's response head, from the end of the request (504).
+        response_head: Option<Duration> = None, in LEAST..=MOST;
+        /// A body that stands still, in either direction.
+        body_idle: Option<Duration> = None, in LEAST..=MOST;
+        /// A request's body in all (408).
+        request_body: Option<Duration> = None, in LEAST..=MOST;
+        /// A response's body in all (cut).
+        response_body: Option<Duration> = None, in LEAST..=MOST;
+        /// An upgraded connection that carries nothing in either direction.
+        tunnel_idle: Option<Duration> = None, in LEAST..=MOST;
+    }
+}
+
+impl RouteTimeoutsFile {
+    fn timeouts(&self) -> RouteTimeouts {
+        RouteTimeouts {
+            total: self.total.value,
+            queue: self.queue.value,
+            connect: self.connect.value,
+            response_head: self.response_head.value,
+            body_idle: self.body_idle.value,
+            request_body: self.request_body.value,
+            response_body: self.response_body.value,
+            tunnel_idle: self.tunnel_idle.value,
+        }
     }
 }
 
@@ -100,6 +144,7 @@ impl Reading<'_, '_> {
             action: action?,
             request_headers: request_headers?,
             response_headers: response_headers?,
+            timeouts: self.route.timeouts.timeouts(),
         };
         self.does_something(&config).then_some(config)
     }
@@ -110,6 +155,11 @@ impl Reading<'_, '_> {
         if !forwards && !file.0.is_empty() {
             let message = "no node gets these fields: the route answers by itself";
             self.problem(file.place(), message, "here");
+            return false;
+        }
+        if !forwards && !config.timeouts.is_empty() {
+            let message = "no node has these requests, so no time is spent on them: the route answers by itself";
+            self.problem(self.route.timeouts.place(), message, "here");
             return false;
         }
         true

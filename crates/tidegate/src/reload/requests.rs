@@ -68,6 +68,7 @@ fn proxy_timeouts(timeouts: &TimeoutsFile) -> Timeouts {
         throttled_idle: timeouts.throttled_idle.value,
         request_body: timeouts.request_body.value,
         response_body: timeouts.response_body.value,
+        total: timeouts.total.value,
         tunnel_idle: timeouts.tunnel_idle.value,
         leaving: timeouts.drain.value,
         upstream_idle: timeouts.upstream_idle.value,

@@ -3,6 +3,8 @@
 pub(crate) mod path;
 pub(crate) mod template;
 
+use std::time::Duration;
+
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 
 use super::site::CustomBody;
@@ -20,6 +22,8 @@ pub struct RouteConfig {
     pub request_headers: HeaderChanges,
     /// What changes in the heads that clients get: nodes' answers, and those of the route itself.
     pub response_headers: HeaderChanges,
+    /// Time-outs of its own.
+    pub timeouts: RouteTimeouts,
 }
 
 impl RouteConfig {
@@ -78,6 +82,34 @@ pub enum RouteAction {
         /// There.
         to: Template,
     },
+}
+
+/// Time-outs in place of those that hold for all requests ([`Timeouts`](crate::Timeouts)), each where it is set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RouteTimeouts {
+    /// In place of `Timeouts::total`.
+    pub total: Option<Duration>,
+    /// The longest wait for room at a node, where the site's admission does not end it earlier: 503.
+    pub queue: Option<Duration>,
+    /// In place of `Timeouts::connect`.
+    pub connect: Option<Duration>,
+    /// In place of `Timeouts::response_head`.
+    pub response_head: Option<Duration>,
+    /// In place of `Timeouts::body_idle`.
+    pub body_idle: Option<Duration>,
+    /// In place of `Timeouts::request_body`.
+    pub request_body: Option<Duration>,
+    /// In place of `Timeouts::response_body`.
+    pub response_body: Option<Duration>,
+    /// In place of `Timeouts::tunnel_idle`.
+    pub tunnel_idle: Option<Duration>,
+}
+
+impl RouteTimeouts {
+    /// Whether none is set.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// What changes in a head.
