@@ -21,6 +21,7 @@
 //! [`Picker::poll_waiting`] says what becomes of it. The shell asks after each request that ends, when
 //! one begins to wait, when [`Picker::due`] says so, and when the director sees room that others left.
 
+mod affinity;
 mod groups;
 mod heads;
 mod order;
@@ -34,14 +35,15 @@ use std::time::Duration;
 
 use crate::admission::{AdmissionVerdict, Kind, Limits, Priority, Pushed, RejectReason};
 use crate::load::{LoadTable, RestKind};
-use crate::policy::{Choice, Probe, Sample, Term, View};
+use crate::policy::{Probe, Sample, Term, View};
 use crate::prng::Prng;
 use crate::time::Timestamp;
 use crate::topology::{NodeId, Share, SiteId, Topology};
+pub use affinity::{Affinity, Stickiness, stable_hash};
 use groups::Groups;
 pub use heads::Heads;
 use heads::Member;
-use site::{Passes, PickerSite, Waiter};
+use site::{Chosen, Passes, PickerSite, Waiter, Wanted};
 use ticket::TicketTable;
 pub use ticket::{Resting, Ticket};
 
@@ -61,7 +63,7 @@ pub enum Decision {
 pub struct WaitId(pub u64);
 
 /// A request that arrives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Arrival {
     /// Whose it is.
     pub site: SiteId,
@@ -71,6 +73,8 @@ pub struct Arrival {
     pub kind: Kind,
     /// Whether a throttle that stands has let it on, as one of so many at a time.
     pub throttled: bool,
+    /// Where its session wants it.
+    pub affinity: Affinity,
     /// Its number, should it have to wait.
     pub id: WaitId,
 }
@@ -83,6 +87,7 @@ impl Arrival {
             priority: Priority::HIGHEST,
             kind: Kind::ANY,
             throttled: false,
+            affinity: Affinity::None,
             id: WaitId(0),
         }
     }
@@ -101,6 +106,8 @@ pub struct Why {
     pub in_flight: u32,
     /// Ejections were ignored: too many nodes are out.
     pub fail_open: bool,
+    /// Whether it went to its session's node.
+    pub sticky: Stickiness,
 }
 
 /// How a dispatched request ended.
@@ -131,6 +138,8 @@ pub struct Picker {
     topology: Arc<Topology>,
     /// Weights and capacities, by node.
     shares: Vec<Share>,
+    /// Their names' numbers, by node.
+    names: Vec<u64>,
     sites: Vec<PickerSite>,
     prng: Prng,
     groups: Groups,
@@ -215,6 +224,7 @@ impl Picker {
             table: Arc::new(table),
             topology: Arc::clone(&topology),
             shares: Vec::with_capacity(topology.nodes.len()),
+            names: Vec::with_capacity(topology.nodes.len()),
             sites: Vec::with_capacity(topology.sites.len()),
             prng: Prng::new(seed),
         };
@@ -235,6 +245,9 @@ impl Picker {
     pub fn handle_topology(&mut self, topology: Arc<Topology>) {
         self.shares.clear();
         self.shares.extend(topology.shares());
+        self.names.clear();
+        let names = topology.nodes.iter();
+        (self.names).extend(names.map(|node| stable_hash(node.name.as_bytes())));
         self.forget_replaced(&topology);
         self.sites.truncate(topology.sites.len());
         for (index, site) in topology.sites.iter().enumerate() {
@@ -328,18 +341,24 @@ impl Picker {
         let behind = !passes_by
             && (self.member.as_ref()).is_some_and(|member| member.is_ahead_of(site, priority));
         let overtakes = contended || behind || !passes_by && state.waiting.is_ahead_of(priority);
-        let choice = if verdict == AdmissionVerdict::Admit && !overtakes {
-            state.choose(&view, priority, passes, &mut self.prng, &mut self.left)
+        let wanted = Wanted {
+            priority,
+            passes,
+            affinity: waiter.affinity,
+            names: &self.names,
+        };
+        let chosen = if verdict == AdmissionVerdict::Admit && !overtakes {
+            state.choose(&view, &wanted, &mut self.prng, &mut self.left)
         } else {
             None
         };
-        if let Some(choice) = choice {
-            return Decision::Forward(self.dispatch(site, waiter.into(), &choice, now));
+        if let Some(chosen) = chosen {
+            return Decision::Forward(self.dispatch(site, waiter.into(), &chosen, now));
         }
         self.table.no_room(site);
         if state.admits.dry_run {
-            let choice = state.pick(&view, &mut self.prng);
-            return Decision::Forward(self.dispatch(site, waiter.into(), &choice, now));
+            let chosen = state.choose_beyond(&view, &wanted, &mut self.prng);
+            return Decision::Forward(self.dispatch(site, waiter.into(), &chosen, now));
         }
         let bound = verdict == AdmissionVerdict::Admit && (contended || behind || is_bound(&view));
         if let AdmissionVerdict::Reject(reason) = verdict {
@@ -428,13 +447,19 @@ impl Picker {
         let view = view(&self.table, &self.shares, site, candidates, now);
         let state = &mut self.sites[site.index()];
         let passes = Passes::beside(&self.table, site, late);
-        let choice = passes
+        let chosen = passes
             .filter(|_| !candidates.is_empty())
             .and_then(|passes| {
-                state.choose(&view, priority, passes, &mut self.prng, &mut self.left)
+                let wanted = Wanted {
+                    priority,
+                    passes,
+                    affinity: late.affinity,
+                    names: &self.names,
+                };
+                state.choose(&view, &wanted, &mut self.prng, &mut self.left)
             });
-        match choice {
-            Some(choice) => Decision::Forward(self.dispatch(site, late.into(), &choice, now)),
+        match chosen {
+            Some(chosen) => Decision::Forward(self.dispatch(site, late.into(), &chosen, now)),
             None => Decision::Reject(RejectReason::QueueTimeout),
         }
     }
@@ -447,18 +472,24 @@ impl Picker {
         let state = &mut self.sites[site.index()];
         let candidates = &self.topology.site(site).candidates;
         let view = view(&self.table, &self.shares, site, candidates, now);
-        let choice = match candidates.is_empty() {
+        let mut wanted = Wanted {
+            priority,
+            passes: state.passes_in_turn(&self.table, site, priority),
+            affinity: Affinity::None,
+            names: &self.names,
+        };
+        let chosen = match candidates.is_empty() {
             true => None,
-            false => {
-                let passes = state.passes_in_turn(&self.table, site, priority);
-                Some(state.choose(&view, priority, passes, &mut self.prng, &mut self.left)?)
-            }
+            false => Some(state.choose(&view, &wanted, &mut self.prng, &mut self.left)?),
         };
         let (_, waiter) = state.waiting.pop(now)?;
+        // There is room, if not at its session's node.
+        wanted.affinity = waiter.affinity;
+        let chosen = chosen.map(|chosen| state.stick(&view, &wanted, chosen.choice));
         state.tell_waiting(&self.table, site);
         self.publish(site);
-        let decision = match choice {
-            Some(choice) => Decision::Forward(self.dispatch(site, waiter.into(), &choice, now)),
+        let decision = match chosen {
+            Some(chosen) => Decision::Forward(self.dispatch(site, waiter.into(), &chosen, now)),
             None => Decision::Reject(RejectReason::NoNode),
         };
         Some((waiter.id, decision))
@@ -491,6 +522,7 @@ impl Picker {
                 id,
                 kind: Kind::ANY,
                 throttled: false,
+                affinity: Affinity::None,
             });
             state.evicted.retain(|evicted| *evicted != id);
             state.tell_waiting(&self.table, site);
@@ -513,8 +545,11 @@ impl Picker {
             return Err(RejectReason::NoNode);
         }
         let view = view(&self.table, &self.shares, site, &self.left, now);
-        let choice = self.sites[site.index()].pick(&view, &mut self.prng);
-        Ok(self.dispatch(site, Books::Retry, &choice, now))
+        let chosen = Chosen {
+            choice: self.sites[site.index()].pick(&view, &mut self.prng),
+            sticky: Stickiness::None,
+        };
+        Ok(self.dispatch(site, Books::Retry, &chosen, now))
     }
 
     /// The terms by which the site's policy sees a node now.
@@ -585,7 +620,8 @@ impl Picker {
         }
     }
 
-    fn dispatch(&mut self, site: SiteId, books: Books, choice: &Choice, now: Timestamp) -> Ticket {
+    fn dispatch(&mut self, site: SiteId, books: Books, chosen: &Chosen, now: Timestamp) -> Ticket {
+        let Chosen { choice, sticky } = chosen;
         let node = choice.node;
         let throttled = matches!(books, Books::Throttled(_)) && self.table.accounts().bears(site);
         if throttled {
@@ -620,6 +656,7 @@ impl Picker {
                 load_age: load.is_fresh(now).then(|| now.since(load.observed_at)),
                 in_flight,
                 fail_open: self.topology.site(site).fail_open,
+                sticky: *sticky,
             },
             site,
             group,

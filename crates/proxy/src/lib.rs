@@ -58,6 +58,7 @@ pub use config::site::{
     AnswerConfig, CustomBody, LimitStatus, PriorityConfig, Quota, SessionConfig, SessionSource,
     SiteConfig,
 };
+pub use config::sticky::{StickyBy, StickyConfig, StickyCookie, StickySecret};
 pub use config::{
     ForwardedConfig, Limits, LogConfig, LogFormat, LogTarget, Network, NetworkError, ProxyConfig,
     ProxyThread, Timeouts,

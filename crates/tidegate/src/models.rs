@@ -517,6 +517,8 @@ pub(crate) struct Decision {
     pub(crate) load_age_seconds: Option<f64>,
     /// Own requests in flight at the node, this one included.
     pub(crate) in_flight: Option<u32>,
+    /// Whether it went to its session's node, and why not; null if it is of no session that sticks.
+    pub(crate) sticky: Option<String>,
     /// The class whose throttle it met; null if there was none, or it is released.
     pub(crate) throttle: Option<String>,
     /// How long that held it; null if it did not.

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::affinity::{self, Affinity, Counting, Stickiness};
 use super::heads::{Deference, QueueHead};
 use super::ramp::Ramps;
 use super::{Arrival, WaitId};
@@ -9,7 +10,7 @@ use crate::admission::{
     Admission, AdmissionConfig, Kind, KindPlaces, LimitBy, Priority, WaitQueue, WaitRules,
 };
 use crate::load::LoadTable;
-use crate::policy::{Choice, Policy, PolicyConfig, View};
+use crate::policy::{Choice, Policy, PolicyConfig, Signal, View, expected};
 use crate::prng::Prng;
 use crate::time::Timestamp;
 use crate::topology::{NodeId, Site, SiteId, Topology};
@@ -20,6 +21,7 @@ pub(super) struct Waiter {
     pub(super) id: WaitId,
     pub(super) kind: Kind,
     pub(super) throttled: bool,
+    pub(super) affinity: Affinity,
 }
 
 impl Waiter {
@@ -28,8 +30,26 @@ impl Waiter {
             id: arrival.id,
             kind: arrival.kind,
             throttled: arrival.throttled,
+            affinity: arrival.affinity,
         }
     }
+}
+
+/// What a request asks of a node.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted<'a> {
+    pub(super) priority: Priority,
+    pub(super) passes: Passes,
+    pub(super) affinity: Affinity,
+    /// By node: its name's number.
+    pub(super) names: &'a [u64],
+}
+
+/// The node that a request gets, and whether it is its session's.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chosen {
+    pub(super) choice: Choice,
+    pub(super) sticky: Stickiness,
 }
 
 impl PartialEq for Waiter {
@@ -68,6 +88,15 @@ impl Passes {
             true => Self::Steady,
             false => Self::Never,
         }
+    }
+}
+
+impl Wanted<'_> {
+    /// A choice that turns out to be the session's node is at home.
+    fn chosen(&self, choice: Choice, sticky: Stickiness) -> Chosen {
+        let is_home = matches!(self.affinity, Affinity::Node { node, .. } if node == choice.node);
+        let sticky = if is_home { Stickiness::Home } else { sticky };
+        Chosen { choice, sticky }
     }
 }
 
@@ -118,9 +147,79 @@ impl PickerSite {
         self.ramps.pick(self.policy.as_mut(), view, prng)
     }
 
+    /// A node with room for the request: its session's, if it has one that fits, or else any.
+    pub(super) fn choose(
+        &mut self,
+        view: &View<'_>,
+        wanted: &Wanted<'_>,
+        prng: &mut Prng,
+        left: &mut Vec<NodeId>,
+    ) -> Option<Chosen> {
+        let Wanted {
+            priority, passes, ..
+        } = *wanted;
+        let has_room = |node| self.has_room(view, node, priority, passes);
+        let (sticky, home) = self.at_home(view, wanted, has_room);
+        let choice = match home {
+            Some(choice) => choice,
+            None => self.choose_any(view, priority, passes, prng, left)?,
+        };
+        Some(wanted.chosen(choice, sticky))
+    }
+
+    /// Any node for a request, whatever room there is.
+    pub(super) fn choose_beyond(
+        &mut self,
+        view: &View<'_>,
+        wanted: &Wanted<'_>,
+        prng: &mut Prng,
+    ) -> Chosen {
+        let (sticky, home) = self.at_home(view, wanted, |_| true);
+        let choice = home.unwrap_or_else(|| self.pick(view, prng));
+        wanted.chosen(choice, sticky)
+    }
+
+    /// The same choice for a request of a session, unless its session's node fits.
+    pub(super) fn stick(&self, view: &View<'_>, wanted: &Wanted<'_>, choice: Choice) -> Chosen {
+        let Wanted {
+            priority, passes, ..
+        } = *wanted;
+        let has_room = |node| self.has_room(view, node, priority, passes);
+        let (sticky, home) = self.at_home(view, wanted, has_room);
+        wanted.chosen(home.unwrap_or(choice), sticky)
+    }
+
+    /// The session's node, if there is one that fits; see [`affinity`].
+    fn at_home(
+        &self,
+        view: &View<'_>,
+        wanted: &Wanted<'_>,
+        has_room: impl Fn(NodeId) -> bool,
+    ) -> (Stickiness, Option<Choice>) {
+        if wanted.affinity == Affinity::None {
+            return (Stickiness::None, None);
+        }
+        let signals = self.config.kind.signals();
+        let counting = Counting {
+            names: wanted.names,
+            by_weight: signals.contains(&Signal::Weight),
+        };
+        let (sticky, home) = affinity::choose(wanted.affinity, view, &counting, has_room);
+        // What is learned from latencies is learned against what is expected.
+        let learns = signals.contains(&Signal::Learned);
+        let home = home.map(|choice| Choice {
+            slowdown: match learns {
+                true => expected(view, choice.node).slowdown,
+                false => choice.slowdown,
+            },
+            ..choice
+        });
+        (sticky, home)
+    }
+
     /// A node with room for the priority, or for one that passes beside it: the policy's choice among all, or else
     /// among those that have room, also if they start slowly. `left` is scratch.
-    pub(super) fn choose(
+    fn choose_any(
         &mut self,
         view: &View<'_>,
         priority: Priority,

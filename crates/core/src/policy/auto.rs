@@ -224,6 +224,12 @@ pub fn score(compared: &Compared, decay: f32, now: Timestamp) -> Score {
     Inputs::of(compared, decay, now).score()
 }
 
+/// What is expected of one node now, by the newest that there is of it.
+pub(crate) fn expected(view: &View<'_>, node: NodeId) -> Score {
+    let decay = view.table.site_terms(view.site).decay;
+    newest(view, node, &view.table.compared(node), decay).score()
+}
+
 /// e to the -z, for z of zero or more; see the module.
 #[inline]
 fn worth(z: f32) -> f32 {

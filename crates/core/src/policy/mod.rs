@@ -23,6 +23,7 @@ mod share;
 mod slbl;
 mod weighted_round_robin;
 
+pub(crate) use auto::expected;
 pub use auto::{Score as AutoScore, score as auto_score};
 pub use markdown::markdown;
 pub use share::{Capacity, Share};

@@ -5,6 +5,7 @@ pub(crate) mod listener;
 pub(crate) mod requests;
 pub(crate) mod route;
 pub(crate) mod site;
+pub(crate) mod sticky;
 
 use std::net::IpAddr;
 use std::path::PathBuf;

@@ -9,6 +9,7 @@ use http::HeaderName;
 use tidegate_core::retry_budget::RetryConfig;
 
 use super::route::RouteConfig;
+use super::sticky::{StickyBy, StickyConfig, StickySecret};
 use crate::tls::NodeTls;
 
 /// One site.
@@ -24,6 +25,8 @@ pub struct SiteConfig {
     pub sessions: Option<SessionConfig>,
     /// How many requests may be tried again, in all workers together.
     pub retry: RetryConfig,
+    /// What its sessions are known by that stick to their nodes; none: none do.
+    pub sticky: Option<StickyConfig>,
     /// Its nodes report their load in the header `endpoint-load-metrics`. The header is read, and
     /// not passed on.
     pub load_header: bool,
@@ -36,6 +39,14 @@ impl SiteConfig {
     pub fn bodies(&self) -> impl Iterator<Item = &CustomBody> {
         let of_routes = self.routes.iter().filter_map(RouteConfig::body);
         self.answers.body.iter().chain(of_routes)
+    }
+
+    /// What the values of its sessions' cookies are made with.
+    pub fn sticky_secrets(&self) -> &[StickySecret] {
+        match self.sticky.as_ref().map(|sticky| &sticky.by) {
+            Some(StickyBy::Cookie(cookie)) => &cookie.secrets,
+            Some(StickyBy::Source | StickyBy::Header(_)) | None => &[],
+        }
     }
 }
 

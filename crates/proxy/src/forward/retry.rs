@@ -118,8 +118,10 @@ fn elsewhere(client: &Client, guard: &mut RequestGuard, reason: Reason) -> Resul
         return Err(reason);
     }
     let now = worker.base.now();
+    let sticky = ticket.why.sticky;
     let retried = (worker.base.cluster.picker.borrow_mut()).handle_retry(site, &state.tried, now);
-    let ticket = retried.map_err(|_| reason)?;
+    let mut ticket = retried.map_err(|_| reason)?;
+    ticket.why.sticky = sticky.retried();
     worker.sites.on_retry(site);
     dispatch(client, guard, ticket, now);
     Ok(())

@@ -26,7 +26,7 @@
 //! takes the length away before it hands the head over.
 
 pub(crate) mod classify;
-mod cookie;
+pub(crate) mod cookie;
 mod forwarded;
 pub(crate) mod interim;
 mod length;

@@ -326,8 +326,10 @@ fn enter_site(
             .with_established(established),
         kind: base.cluster.kind(site, of.method.as_str(), of.target),
         throttled: false,
+        affinity: worker.sites.affinity(site, headers, connection.client),
         id: worker.queue.number(),
     };
+    state.affinity = arrival.affinity;
     let met = worker.throttles.enter(of, now);
     if let Some((throttled, met)) = met {
         state.throttled = Some(throttled);

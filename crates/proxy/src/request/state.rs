@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use http::HeaderValue;
 use tidegate_core::classes::Words;
-use tidegate_core::picker::{Outcome, Ticket};
+use tidegate_core::picker::{Affinity, Outcome, Ticket};
 use tidegate_core::throttle::Marks;
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{NodeId, SiteId};
@@ -39,6 +39,8 @@ pub(crate) struct RequestState {
     pub(crate) retry_denied: bool,
     /// Whose request it is; taken when it is let in.
     pub(crate) session: Option<SessionHash>,
+    /// Where its session wants it.
+    pub(crate) affinity: Affinity,
     /// The route of its site that it is of.
     pub(crate) route: Option<Route>,
     /// The throttle that it has met.
@@ -72,6 +74,7 @@ impl Default for RequestState {
             tried: Vec::new(),
             retry_denied: false,
             session: None,
+            affinity: Affinity::None,
             route: None,
             throttled: None,
             delayed: None,
@@ -301,6 +304,7 @@ impl RequestState {
         self.tried.clear();
         self.retry_denied = false;
         self.session = None;
+        self.affinity = Affinity::None;
         self.delayed = None;
         self.route = None;
         self.tunnel = None;

@@ -1,11 +1,12 @@
 //! The response head on its way back, and what follows it.
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_LENGTH, Entry, STRICT_TRANSPORT_SECURITY};
+use http::header::{CONNECTION, CONTENT_LENGTH, Entry, SET_COOKIE, STRICT_TRANSPORT_SECURITY};
 use http::{HeaderValue, Response, StatusCode, Version};
 use http_body::Body;
 use hyper::body::Incoming;
 use tidegate_core::load::RestKind;
+use tidegate_core::picker::Affinity;
 use tidegate_core::policy::Probe;
 
 use super::body::{ResponseBody, ResponseStream};
@@ -68,6 +69,7 @@ pub(crate) fn deliver(
         read_load(worker, &mut guard, &mut parts.headers);
     }
     change_by_route(&mut guard, &mut parts.headers);
+    stick(client, &mut guard, &mut parts.headers);
     if settings.names_node() {
         name_node(worker, &mut guard, &mut parts.headers);
     }
@@ -95,6 +97,23 @@ pub(crate) fn deliver(
     let mut response = Response::from_parts(parts, body);
     settle_connection(&client.connection, &mut response);
     Delivery::Response(response)
+}
+
+/// A session that came without a cookie, or is at another node than its cookie names, gets one.
+fn stick(client: &Client, guard: &mut RequestGuard, headers: &mut http::HeaderMap) {
+    let Some(state) = guard.state() else { return };
+    let (affinity, Some(ticket)) = (state.affinity, &state.ticket) else {
+        return;
+    };
+    match affinity {
+        Affinity::None | Affinity::Key { .. } => return,
+        Affinity::Node { node, .. } if node == ticket.node => return,
+        Affinity::New | Affinity::Node { .. } => {}
+    }
+    let (sites, is_tls) = (&client.worker.sites, client.connection.plan.tls.is_some());
+    if let Some(cookie) = sites.sticky_cookie(ticket.site(), ticket.node, is_tls) {
+        headers.append(SET_COOKIE, cookie);
+    }
 }
 
 /// The head that a client gets, as its route will have it.

@@ -7,6 +7,7 @@ mod requests;
 pub(crate) mod seats;
 mod shared;
 pub(crate) mod sites;
+mod sticky;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

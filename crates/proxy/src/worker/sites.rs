@@ -5,17 +5,20 @@
 //! than a worker's settings has the defaults until then.
 
 use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use http::{HeaderMap, Response};
+use http::{HeaderMap, HeaderValue, Response};
 use tidegate_core::admission::Priority;
+use tidegate_core::picker::Affinity;
 use tidegate_core::retry_budget::RetryBudget;
 use tidegate_core::time::Timestamp;
-use tidegate_core::topology::SiteId;
+use tidegate_core::topology::{NodeId, SiteId};
 
+use super::sticky::StickySite;
 use crate::base::WorkerBase;
 use crate::config::route::RouteConfig;
 use crate::config::site::SiteConfig;
@@ -98,6 +101,7 @@ struct Ready {
     answers: Answers,
     priorities: Vec<PriorityRules>,
     budgets: Vec<RetryBudget>,
+    sticky: Vec<Option<StickySite>>,
 }
 
 impl Sites {
@@ -116,6 +120,7 @@ impl Sites {
                 .iter()
                 .map(|it| budget(it, workers, &base))
                 .collect(),
+            sticky: configs.iter().map(|it| sticky(it, None)).collect(),
             settings,
         };
         Self {
@@ -142,11 +147,15 @@ impl Sites {
             Some(_) | None => budget(config, self.workers, &self.base),
         });
         let budgets = budgets.collect();
+        let mut before = std::mem::take(&mut ready.sticky).into_iter();
+        let kept = configs.iter().map(|it| sticky(it, before.next().flatten()));
+        let kept_sticky = kept.collect();
         self.seed.set(self.seed.get().wrapping_add(1));
         *ready = Ready {
             answers: Answers::new(configs, self.seed.get()),
             priorities: priorities(configs),
             budgets,
+            sticky: kept_sticky,
             settings: Arc::clone(&settings),
         };
     }
@@ -206,6 +215,32 @@ impl Sites {
         let ready = self.ready.borrow();
         let rule = ready.settings.configs.get(site.index())?.node_tls.as_ref();
         rule.map(|it| it.id())
+    }
+
+    /// Where the session of a request wants it.
+    pub(crate) fn affinity(&self, site: SiteId, headers: &HeaderMap, client: IpAddr) -> Affinity {
+        let mut ready = self.ready.borrow_mut();
+        match ready.sticky.get_mut(site.index()) {
+            Some(Some(sticky)) => {
+                let picker = self.base.cluster.picker.borrow();
+                sticky.affinity(site, headers, client, picker.topology())
+            }
+            Some(None) | None => Affinity::None,
+        }
+    }
+
+    /// The cookie by which a session of the site comes back to a node, where there is one.
+    #[cold]
+    pub(crate) fn sticky_cookie(
+        &self,
+        site: SiteId,
+        node: NodeId,
+        is_tls: bool,
+    ) -> Option<HeaderValue> {
+        let ready = self.ready.borrow();
+        let sticky = ready.sticky.get(site.index())?.as_ref()?;
+        let picker = self.base.cluster.picker.borrow();
+        sticky.cookie(site, node, is_tls, picker.topology())
     }
 
     /// Whether the site's nodes report their load in responses.
@@ -270,6 +305,13 @@ fn priorities(configs: &[SiteConfig]) -> Vec<PriorityRules> {
     rules
         .map(|site| PriorityRules::new(&site.priorities))
         .collect()
+}
+
+/// A site whose sessions stick, with what it knew before where nothing has changed.
+fn sticky(site: &SiteConfig, before: Option<StickySite>) -> Option<StickySite> {
+    let config = site.sticky.as_ref()?;
+    let kept = before.filter(|before| before.config() == config);
+    Some(kept.unwrap_or_else(|| StickySite::new(config)))
 }
 
 /// A site's retry budget, of which a worker has its part.

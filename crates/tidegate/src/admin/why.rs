@@ -138,6 +138,7 @@ fn decisions(
                 .and_then(|why| why.load_age)
                 .map(|age| age.as_secs_f64()),
             in_flight: why.map(|why| why.in_flight),
+            sticky: why.and_then(|why| why.sticky.label()).map(str::to_owned),
             throttle: (recent.throttle.and_then(class)).map(|it| it.pattern.name().to_owned()),
             held_seconds: recent.held.map(|held| held.as_secs_f64()),
             experiment_seconds: recent.delayed.map(|delay| delay.as_secs_f64()),

@@ -396,7 +396,7 @@ fn decisions(decisions: &[Decision]) -> String {
     }
     let header = [
         "node", "path", "status", "ago", "took", "held", "delayed", "load age", "rif", "score",
-        "of",
+        "of", "sticky",
     ];
     let mut rows = vec![header.map(str::to_owned)];
     let text = |value: Option<String>| value.unwrap_or("-".into());
@@ -416,6 +416,7 @@ fn decisions(decisions: &[Decision]) -> String {
             text(decision.in_flight.map(|number| number.to_string())),
             text(decision.score.map(|score| format!("{score:.2}"))),
             text(decision.compared.map(|number| number.to_string())),
+            text(decision.sticky.clone()),
         ]
     }));
     format!("\nlast requests\n{}", table(&rows))

@@ -24,6 +24,7 @@ use super::reported::{ObjectFile, PeriodsFile};
 use super::route::{RouteFile, RouteTimeoutsFile};
 use super::setting::{Encoded, KeyDocs, Table, TableDocs, inline};
 use super::soft_limits::{AgentSoftLimitsFile, SoftLimitsFile};
+use super::sticky::StickyFile;
 use super::throttle::ThrottleFile;
 use super::tls::{CertificateFile, ClientCertificatesFile, NodeTlsFile, TlsFile};
 
@@ -74,6 +75,7 @@ pub(super) fn sections() -> Vec<(&'static str, TableDocs)> {
             "[[site]] admission = { session = { … } }",
             SessionFile::docs(),
         ),
+        ("[[site]] sticky = { … }", StickyFile::docs()),
         ("[[site]] retry_budget = { … }", RetryBudgetFile::docs()),
         ("[[site.check]]` and `[[agent.check]]", CheckFile::docs()),
         ("[site.soft_limits]", SoftLimitsFile::docs()),

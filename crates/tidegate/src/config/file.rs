@@ -27,6 +27,7 @@ use super::reported::{
 use super::route::RouteFile;
 use super::setting::{At, names, table};
 use super::soft_limits::{AgentSoftLimitsFile, SoftLimitsFile};
+use super::sticky::StickyFile;
 use super::throttle::ThrottleFile;
 use super::tls::{NodeTlsFile, TlsFile};
 use super::values::Auto;
@@ -160,6 +161,8 @@ table! {
         admission: AdmissionFile = defaults();
         /// What becomes of some of its requests before a node is picked; the first that fits counts.
         route: Vec<At<RouteFile>> = Vec::new();
+        /// Whether requests of a session go to the same node; not set: the policy alone decides.
+        sticky: Option<StickyFile> = None;
         /// Retries of requests that failed at a node.
         retry_budget: RetryBudgetFile = defaults();
         /// How long a node that is new or back takes to get its full share of requests, while others serve the site: for

@@ -43,6 +43,7 @@ pub(crate) mod setting;
 mod site;
 mod soft_limits;
 pub(crate) mod state_folder;
+mod sticky;
 pub(crate) mod throttle;
 mod tls;
 mod validate;

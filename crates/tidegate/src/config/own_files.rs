@@ -208,6 +208,9 @@ impl Names<'_> {
         });
         let bodies = file.site.iter();
         let bodies = bodies.map(|it| self.if_set(&it.admission.body, "a site's answer"));
+        let sticky = file.site.iter().filter_map(|it| it.sticky.value.as_ref());
+        let cookies =
+            sticky.map(|it| self.if_set(&it.key_file, "the key file of a site's cookies"));
         let checks = file.site.iter().flat_map(|it| &it.check.0);
         let passwords =
             checks.map(|it| self.if_set(&it.password_file, "the password file of a check"));
@@ -218,7 +221,8 @@ impl Names<'_> {
         let to_nodes = file.site.iter().filter_map(|it| it.node_tls.value.as_ref());
         let tls = tls.chain(to_nodes.flat_map(|it| self.node_tls(it)));
         let agent = agent.chain(tls);
-        let named = all.into_iter().chain(nodes).chain(bodies).chain(passwords);
+        let named = all.into_iter().chain(nodes).chain(bodies);
+        let named = named.chain(cookies).chain(passwords);
         named.flatten().chain(sources).chain(agent).collect()
     }
 

@@ -9,7 +9,7 @@ use tidegate_core::admission::AdmissionKind;
 use tidegate_core::retry_budget::RetryConfig;
 use tidegate_proxy::{
     AnswerConfig, CustomBody, LimitStatus, PriorityConfig, Quota, SessionConfig, SessionSource,
-    SiteConfig,
+    SiteConfig, StickySecret,
 };
 
 use super::answers::{Named, PriorityFile, SessionFile};
@@ -22,11 +22,13 @@ use super::setting::At;
 /// Bytes that a header's or a cookie's name has beside letters and digits (RFC 9110 §5.6.2).
 const TOKEN_BYTES: &[u8] = b"!#$%&'*+-.^_`|~";
 
-/// A site that admits in this mode and has so many nodes; paths are relative to `folder`.
+/// A site that admits in this mode and has so many nodes; `secrets` are those of its sessions' cookies, and paths are
+/// relative to `folder`.
 pub(super) fn config(
     site: &SiteFile,
     kind: AdmissionKind,
     nodes: usize,
+    secrets: Vec<StickySecret>,
     folder: &Path,
     problems: &mut Problems,
 ) -> Option<SiteConfig> {
@@ -41,12 +43,17 @@ pub(super) fn config(
         None => Some(None),
         Some(session) => checker.sessions(session).map(Some),
     };
+    let sticky = match &site.sticky.value {
+        None => Some(None),
+        Some(sticky) => checker.sticky(sticky, &site.sticky, secrets).map(Some),
+    };
     let routes = route::configs(&site.route, folder, checker.problems);
     Some(SiteConfig {
         routes: routes?.into(),
         answers: answers?,
         priorities: priorities?,
         sessions: sessions?,
+        sticky: sticky?,
         retry: RetryConfig {
             ratio: site.retry_budget.ratio.value,
             min_per_second: site.retry_budget.min_per_second.value,
@@ -57,14 +64,20 @@ pub(super) fn config(
     })
 }
 
-struct Checker<'a, 'p> {
+/// Checks one site's settings.
+pub(super) struct Checker<'a, 'p> {
     admission: &'a AdmissionFile,
     kind: AdmissionKind,
-    problems: &'p mut Problems,
+    pub(super) problems: &'p mut Problems,
 }
 
 impl Checker<'_, '_> {
-    fn problem(&mut self, at: Range<usize>, message: impl Into<String>, label: impl Into<String>) {
+    pub(super) fn problem(
+        &mut self,
+        at: Range<usize>,
+        message: impl Into<String>,
+        label: impl Into<String>,
+    ) {
         self.problems.push(Problem::new(at, message, label));
     }
 
@@ -233,7 +246,7 @@ impl Checker<'_, '_> {
         })
     }
 
-    fn header(&mut self, name: &str, at: Range<usize>) -> Option<HeaderName> {
+    pub(super) fn header(&mut self, name: &str, at: Range<usize>) -> Option<HeaderName> {
         let header = HeaderName::from_bytes(name.as_bytes()).ok();
         if header.is_none() {
             self.problem(at, format!("`{name}` is no name of a header"), "here");
@@ -241,7 +254,7 @@ impl Checker<'_, '_> {
         header
     }
 
-    fn cookie(&mut self, name: &str, at: Range<usize>) -> Option<String> {
+    pub(super) fn cookie(&mut self, name: &str, at: Range<usize>) -> Option<String> {
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || TOKEN_BYTES.contains(&byte);
         if name.is_empty() || !name.bytes().all(fits) {
             self.problem(at, format!("`{name}` is no name of a cookie"), "here");

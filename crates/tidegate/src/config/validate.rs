@@ -333,8 +333,9 @@ impl Checker<'_> {
             let node_tls = self.node_tls(file, site);
             let kind = admission(&site.admission).kind;
             let nodes = file.node.iter();
-            let nodes = nodes.filter(|node| node.serves(&site.name.value));
-            let config = site::config(site, kind, nodes.count(), &self.folder, self.problems);
+            let nodes = nodes.filter(|node| node.serves(&site.name.value)).count();
+            let secrets = self.sticky_secrets(site)?;
+            let config = site::config(site, kind, nodes, secrets, &self.folder, self.problems);
             Some(SiteConfig {
                 node_tls: node_tls?,
                 ..config?

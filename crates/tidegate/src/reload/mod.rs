@@ -34,7 +34,9 @@ use tidegate_core::throttle::SetBy;
 use tidegate_core::topology::discovered::Announced;
 use tidegate_core::topology::{ClusterChange, Edit, SiteSpec};
 use tidegate_culprits::live::Asks;
-use tidegate_proxy::{ListenerSetter, LogConfig, LogReopener, RequestSetter, Shared, SiteSetter};
+use tidegate_proxy::{
+    ListenerSetter, LogConfig, LogReopener, RequestSetter, Shared, SiteConfig, SiteSetter,
+};
 use tidegate_remote::clock;
 use tokio::sync::{Mutex, Semaphore, watch as channel};
 use tokio::time::timeout;
@@ -739,25 +741,30 @@ fn unseen(before: &Begun, after: &Begun) -> Vec<String> {
     });
     let keys = keys.count();
     let keys = (keys > 0).then(|| format!("{keys} nodes have other keys"));
-    let was = |name: &str| {
-        let mut sites = before.wanted.cluster.sites.iter().zip(&before.wanted.sites);
-        let was = sites.find(|(it, _)| it.name == name);
-        was.map(|(_, was)| was)
-    };
     let sites = after.wanted.cluster.sites.iter().zip(&after.wanted.sites);
-    let sites = sites.filter_map(|(site, is)| Some((&site.name, was(&site.name)?, is)));
-    let bodies = sites
-        .clone()
-        .filter(|(_, was, is)| !was.bodies().eq(is.bodies()));
-    let bodies = bodies.map(|(site, ..)| format!("site {site} has other bodies of answers"));
-    let rules = sites.filter(|(_, was, is)| {
-        let rules = was.node_tls.as_ref().zip(is.node_tls.as_ref());
-        rules.is_some_and(|(was, is)| !was.is_same(is))
+    let sites = sites.flat_map(|(site, config)| {
+        let mut was = before.wanted.cluster.sites.iter().zip(&before.wanted.sites);
+        let was = was.find(|(it, _)| it.name == site.name).map(|it| it.1);
+        let other = |is_other: fn(&SiteConfig, &SiteConfig) -> bool, what: &str| {
+            let is_other = was.is_some_and(|was| is_other(was, config));
+            is_other.then(|| format!("site {} has other {what}", site.name))
+        };
+        let bodies = |was: &SiteConfig, is: &SiteConfig| !was.bodies().eq(is.bodies());
+        let secrets =
+            |was: &SiteConfig, is: &SiteConfig| was.sticky_secrets() != is.sticky_secrets();
+        let rules = was.and_then(|was| was.node_tls.as_ref().zip(config.node_tls.as_ref()));
+        let believes_other = rules.is_some_and(|(was, is)| !was.is_same(is));
+        let site = &site.name;
+        let rules = believes_other.then(|| {
+            format!("site {site} believes other certificates of its nodes, or shows them another one")
+        });
+        [
+            other(bodies, "bodies of answers"),
+            other(secrets, "keys of its cookies"),
+            rules,
+        ]
     });
-    let rules = rules.map(|(site, ..)| {
-        format!("site {site} believes other certificates of its nodes, or shows them another one")
-    });
-    keys.into_iter().chain(bodies).chain(rules).collect()
+    keys.into_iter().chain(sites.flatten()).collect()
 }
 
 fn other_keys(before: &NodeRead, after: &NodeRead) -> bool {

@@ -185,6 +185,7 @@ fn decision(path: &str, node: Option<&str>, seconds_ago: f64) -> SiteDecision {
             score: node.map(|_| 1.25),
             load_age_seconds: node.map(|_| 0.0009),
             in_flight: node.map(|_| 3),
+            sticky: None,
             throttle: None,
             held_seconds: None,
             experiment_seconds: None,

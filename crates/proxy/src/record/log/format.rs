@@ -79,6 +79,9 @@ pub(super) fn json_tail(out: &mut Vec<u8>, tail: &Tail<'_>) {
             why.in_flight,
             why.fail_open
         );
+        if let Some(sticky) = why.sticky.label() {
+            put!(out, ",\"sticky\":\"{sticky}\"");
+        }
     }
     if let Some(throttle) = tail.throttle {
         out.extend_from_slice(b",\"throttle\":");
@@ -158,6 +161,9 @@ pub(super) fn combined_tail(out: &mut Vec<u8>, tail: &Tail<'_>) {
             why.in_flight,
             why.fail_open
         );
+        if let Some(sticky) = why.sticky.label() {
+            put!(out, " sticky={sticky}");
+        }
     }
     if let Some(throttle) = tail.throttle {
         put!(out, " throttle=\"");

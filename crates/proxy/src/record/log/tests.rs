@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
+use tidegate_core::picker::Stickiness;
 use tidegate_core::time::Timestamp;
 
 use super::writer::BATCHES_MAX;
@@ -58,6 +59,7 @@ fn tail(reason: Option<Reason>) -> Tail<'static> {
             load_age: Some(Duration::from_micros(900)),
             in_flight: 3,
             fail_open: false,
+            sticky: Stickiness::None,
         }),
         throttle: None,
         held_us: None,
@@ -147,6 +149,20 @@ fn a_denied_retry_is_told() {
     let object: serde_json::Value = serde_json::from_str(&line(LogFormat::Json, &denied)).unwrap();
     assert_eq!(object["retry_denied"], true);
     assert!(line(LogFormat::Combined, &denied).contains(" tries=1 retry_denied=true "));
+}
+
+#[test]
+fn a_sticky_session_is_told() {
+    let of = |sticky| Tail {
+        why: tail(None).why.map(|why| Why { sticky, ..why }),
+        ..tail(None)
+    };
+    let json = line(LogFormat::Json, &of(Stickiness::Home));
+    let object: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(object["sticky"], "home");
+    let combined = line(LogFormat::Combined, &of(Stickiness::NodeOut));
+    assert!(combined.ends_with(" fail_open=false sticky=node_out\n"));
+    assert!(!line(LogFormat::Json, &of(Stickiness::None)).contains("sticky"));
 }
 
 #[test]

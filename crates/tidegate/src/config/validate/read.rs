@@ -4,14 +4,16 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use tidegate_proxy::StickySecret;
 use tidegate_remote::udp::Key;
 use tidegate_remote::udp::key_file::{KeyFile, KeyFileError, Master, NodeKey, is_name};
 use tidegate_reported::Secret;
 
 use super::super::NodeRead;
-use super::super::file::{AGENT_PORT, NodeFile, NodeLoadFile, TransportName};
+use super::super::file::{AGENT_PORT, NodeFile, NodeLoadFile, SiteFile, TransportName};
 use super::super::problem::Problem;
 use super::super::reported::orca_read;
+use super::super::sticky;
 use super::Checker;
 use crate::{key_file, secret_file};
 
@@ -29,6 +31,17 @@ impl Checker<'_> {
             self.problem(at, format!("cannot use this key file: {reason}"), "here");
         })
         .ok()
+    }
+
+    /// What a site's sessions' cookies are made with; none if nothing is named, or that is of no use.
+    pub(super) fn sticky_secrets(&mut self, site: &SiteFile) -> Option<Vec<StickySecret>> {
+        let key_file = site.sticky.value.as_ref().map(|it| &it.key_file);
+        let named = key_file.and_then(|it| Some((it.value.as_ref()?, it.place())));
+        let Some((path, at)) = named else {
+            return Some(Vec::new());
+        };
+        let masters = self.keys(path, at, KeyFile::masters)?;
+        Some(sticky::secrets(&masters))
     }
 
     fn key_file(&mut self, path: PathBuf) -> Result<KeyFile, String> {
