@@ -48,7 +48,7 @@ mod wire;
 mod worker;
 
 pub use base::TICK;
-pub use config::listener::{ListenerConfig, ListenerPlan};
+pub use config::listener::{ListenerConfig, ListenerPlan, Protocols};
 pub use config::requests::RequestConfig;
 pub use config::route::{
     HeaderChanges, PathPattern, PathPatternError, RouteAction, RouteConditions, RouteConfig,

@@ -18,6 +18,9 @@ use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsStream, client, server};
 
+/// The name of HTTP/2 in handshakes.
+const HTTP2: &[u8] = b"h2";
+
 /// See the module.
 pub(crate) enum Stream {
     Plain(TcpStream),
@@ -58,6 +61,14 @@ impl Stream {
             tls.lenient = true;
         }
         self
+    }
+
+    /// Whether its handshake has chosen HTTP/2 (RFC 9113 §3.2).
+    pub(crate) fn is_http2(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Tls(tls) => tls.stream.get_ref().1.alpn_protocol() == Some(HTTP2),
+        }
     }
 
     /// The socket, for what the reactor knows of it. Nothing may be read from it or written to it.

@@ -66,6 +66,8 @@ fn each_command_has_a_page_that_the_first_one_names() {
     }
     assert!(wanted.contains("tidegate-key-derive.1"), "{wanted:?}");
     assert_eq!(pages, wanted);
+    // There is no page of `help`.
+    assert!(!first.contains("tidegate\\-help"), "{first}");
 }
 
 #[test]

@@ -622,6 +622,8 @@ fn wrong(folder: &Path, good: &Pair, other: &Pair) -> Vec<(String, &'static str)
     );
     let cut = written(folder, "cut.pem", begin, 0o644);
     let junk = written(folder, "junk.pem", &format!("{begin}{end}"), 0o644);
+    let [own, before] = [good, other].map(|it| std::fs::read_to_string(&it.certificate).unwrap());
+    let turned = written(folder, "turned.pem", &[before, own].concat(), 0o644);
     let (keys, no_authority) = (good.keys(), good.key.display());
     let clients = format!("{keys}, client_certificates = {{ authorities = \"{no_authority}\" }}");
     vec![
@@ -649,6 +651,10 @@ fn wrong(folder: &Path, good: &Pair, other: &Pair) -> Vec<(String, &'static str)
         ),
         (shown(none()), "certificate file: No such file"),
         (shown(cut), "certificate file: it is no PEM"),
+        (
+            shown(turned),
+            "certificate file: the key is that of certificate 2 in it: the server's own comes first",
+        ),
         (
             shown(junk),
             "certificate file: a certificate in it cannot be read",

@@ -122,6 +122,11 @@ impl Clock {
         self.unix_base.get().saturating_add(at.nanos())
     }
 
+    /// The same as a time of day.
+    pub(crate) fn unix(&self, at: Timestamp) -> SystemTime {
+        UNIX_EPOCH + Duration::from_nanos(self.unix_nanos(at))
+    }
+
     /// The wall clock is set now and then; the log follows it.
     #[expect(
         clippy::disallowed_methods,

@@ -40,6 +40,26 @@ pub struct ListenerPlan {
     pub balancers: Arc<[Network]>,
     /// Every request is sent to this port by `https`.
     pub redirects_to: Option<u16>,
+    /// What is spoken.
+    pub protocols: Protocols,
+}
+
+/// Versions of HTTP that a listener speaks: TLS offers them, and where there is none, a client's first bytes say which it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Protocols {
+    /// HTTP/1.1 and 1.0 (RFC 9112).
+    pub http1: bool,
+    /// HTTP/2 (RFC 9113).
+    pub http2: bool,
+}
+
+impl Default for Protocols {
+    fn default() -> Self {
+        Self {
+            http1: true,
+            http2: true,
+        }
+    }
 }
 
 impl ListenerPlan {

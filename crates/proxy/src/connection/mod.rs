@@ -95,7 +95,7 @@ pub(crate) struct ClientConnection {
     /// How that listener served connections when this one came.
     pub(crate) plan: Arc<ListenerPlan>,
     /// What its handshake has shown, where it is one of TLS.
-    pub(crate) tls: OnceCell<Box<TlsSession>>,
+    pub(crate) tls: OnceCell<Rc<TlsSession>>,
     /// What its present request is served by.
     pub(crate) settings: Settings,
     pub(crate) client: IpAddr,
@@ -216,6 +216,23 @@ impl ClientConnection {
             cut: Cell::new(false),
             inflow: RefCell::new(Inflow::of_client()),
         })
+    }
+
+    /// One stream of this connection: as if its requests came on a connection of their own.
+    pub(crate) fn of_stream(&self) -> Rc<Self> {
+        let (base, listener) = (Rc::clone(&self.base), Rc::clone(&self.listener));
+        let made = Self::new(base, self.client, listener, Arc::clone(&self.plan));
+        if let Some(session) = self.tls.get() {
+            // It is set here alone.
+            made.tls.set(Rc::clone(session)).unwrap_or_default();
+        }
+        made
+    }
+
+    /// Whether it begins as HTTP/2 does, where that is spoken unasked.
+    pub(crate) fn begins_http2(&self) -> bool {
+        let preface = || self.inflow.borrow().seen_so_far().preface;
+        self.plan.protocols.http2 && self.plan.tls.is_none() && !self.served.get() && preface()
     }
 
     /// Of the URLs that its requests have.
@@ -572,7 +589,7 @@ impl ClientConnection {
 
     /// Whether the client reads interim responses.
     pub(crate) fn reads_interim(&self) -> bool {
-        self.version.get() == Version::HTTP_11
+        self.version.get() >= Version::HTTP_11
     }
 
     /// Whether there is more of the client than the head of its request: a body that it was to hold

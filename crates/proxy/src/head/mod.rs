@@ -28,6 +28,7 @@
 pub(crate) mod classify;
 pub(crate) mod cookie;
 mod forwarded;
+pub(crate) mod http2;
 pub(crate) mod interim;
 mod length;
 
@@ -265,7 +266,7 @@ pub(crate) fn check<'a, B>(
             "expect" => {
                 let continues = value.as_bytes().eq_ignore_ascii_case(b"100-continue");
                 facts.expect |= continues;
-                facts.expects_continue |= continues && request.version() == Version::HTTP_11;
+                facts.expects_continue |= continues && request.version() >= Version::HTTP_11;
             }
             "max-forwards" => facts.max_forwards = *method == Method::OPTIONS,
             name => facts.note(name, value)?,
@@ -277,7 +278,7 @@ pub(crate) fn check<'a, B>(
     facts.has_host = host.is_some();
     facts.tunnel = facts.upgrade
         && facts.connection_upgrade
-        && request.version() == Version::HTTP_11
+        && request.version() >= Version::HTTP_11
         && tunnels(request.headers());
     let host = match host {
         Some(host) => {
@@ -632,10 +633,10 @@ fn append(headers: &mut HeaderMap, name: HeaderName, more: Option<HeaderValue>, 
 }
 
 fn append_via(headers: &mut HeaderMap, name: &str, version: Version) {
-    let protocol = if version == Version::HTTP_10 {
-        "1.0"
-    } else {
-        "1.1"
+    let protocol = match version {
+        Version::HTTP_10 => "1.0",
+        Version::HTTP_2 => "2.0",
+        _ => "1.1",
     };
     let ours = HeaderValue::try_from(format!("{protocol} {name}")).ok();
     append(headers, VIA, ours, true);

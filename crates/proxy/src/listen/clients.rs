@@ -167,17 +167,27 @@ impl Clients {
     }
 }
 
-/// A connection's place among the others. Dropping it ends its record.
+/// A connection's place among the others, or that of a stream of one. Dropping it ends its record.
 pub(super) struct Registered {
     clients: Rc<Clients>,
     client: Rc<Client>,
     slot: usize,
-    _seat: Seat,
+    /// A stream has none of its own.
+    seat: Option<Seat>,
 }
 
 impl Registered {
     pub(super) fn new(clients: &Rc<Clients>, client: &Rc<Client>, seat: Seat) -> Self {
         clients.worker.base.stats().accepted.add(1);
+        Self::with_seat(clients, client, Some(seat))
+    }
+
+    /// Of a stream.
+    pub(super) fn of_stream(clients: &Rc<Clients>, client: &Rc<Client>) -> Self {
+        Self::with_seat(clients, client, None)
+    }
+
+    fn with_seat(clients: &Rc<Clients>, client: &Rc<Client>, seat: Option<Seat>) -> Self {
         let mut open = clients.open.borrow_mut();
         open.count += 1;
         let slot = match open.free.pop() {
@@ -193,7 +203,7 @@ impl Registered {
             clients: Rc::clone(clients),
             client: Rc::clone(client),
             slot,
-            _seat: seat,
+            seat,
         }
     }
 
@@ -209,7 +219,9 @@ impl Drop for Registered {
     fn drop(&mut self) {
         self.client.close();
         let clients = &self.clients;
-        clients.worker.base.stats().closed.add(1);
+        if self.seat.is_some() {
+            clients.worker.base.stats().closed.add(1);
+        }
         let mut open = clients.open.borrow_mut();
         open.count -= 1;
         open.free.push(self.slot);

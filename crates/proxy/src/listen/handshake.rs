@@ -2,7 +2,7 @@
 //!
 //! | what comes | then |
 //! |---|---|
-//! | a handshake | a connection; ALPN says its protocol, so far `http/1.1` alone |
+//! | a handshake | a connection; ALPN says its protocol: HTTP/2 or HTTP/1.1 |
 //! | plain HTTP | a plain `400` that says so |
 //! | anything else, or a handshake that fails | an alert, if there is one for it, and the end |
 //! | nothing, until the time for a head is over | the end |
@@ -12,6 +12,7 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
+use std::rc::Rc;
 use std::task::Poll;
 
 use tokio::net::TcpStream;
@@ -68,7 +69,7 @@ async fn shake_hands(
             let session = stream.get_ref().1;
             let handshake = Handshake::seen(session);
             client.worker.base.stats().handshakes[handshake.index()].add(1);
-            let seen = Box::new(seen(session));
+            let seen = Rc::new(seen(session));
             // It is set here alone.
             client.connection.tls.set(seen).unwrap_or_default();
             Ok(Stream::of_client(stream))

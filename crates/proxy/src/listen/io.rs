@@ -46,6 +46,10 @@ impl ClientIo {
     }
 
     fn poll_refusal(&mut self, context: &mut Context<'_>, answer: &[u8]) -> Poll<io::Result<()>> {
+        if self.connection.begins_http2() {
+            // It is no malformed head: what has come so far is read by another parser.
+            return Poll::Ready(Ok(()));
+        }
         let seen = self.connection.inflow.borrow().seen_so_far();
         let reason = match answer.get(9..12) {
             _ if seen.too_long => Reason::BodyTooLarge,
@@ -260,6 +264,9 @@ impl Write for ClientIo {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.connection.begins_http2() {
+            return Poll::Ready(Ok(()));
+        }
         self.socket().poll_shutdown(context)
     }
 }

@@ -4,6 +4,7 @@ mod accept;
 mod clients;
 mod closing;
 mod handshake;
+mod http2;
 mod introduction;
 mod io;
 mod linger;

@@ -23,6 +23,7 @@ use crate::response::{
 };
 use crate::upstream::Sent;
 use crate::upstream::body::RequestBody;
+use crate::wire::client_body::ClientBody;
 
 /// Answers the requests of one client connection.
 pub(crate) struct Service {
@@ -52,7 +53,7 @@ type Slow = Pin<Box<dyn Future<Output = Response<ResponseBody>>>>;
 /// The service: an answer to every request.
 pub(crate) fn respond(
     service: &Rc<Service>,
-    mut request: Request<Incoming>,
+    mut request: Request<ClientBody>,
 ) -> impl Future<Output = Result<Response<ResponseBody>, Infallible>> + use<> {
     let client = &service.client;
     let inflow = &client.connection.inflow;
@@ -60,7 +61,9 @@ pub(crate) fn respond(
         let seen = inflow.borrow().seen();
         head::complete_path(&mut request, seen.options_without_path);
     }
-    inflow.borrow_mut().expect(request.body(), false);
+    if let ClientBody::Http1(body) = request.body() {
+        inflow.borrow_mut().expect(body, false);
+    }
     let mut guard = RequestGuard::begin(client, &request);
     let (mut traits, wait) = match request::admit(client, &mut guard, &request) {
         Ok(Admitted::Ready(traits)) => (traits, None),

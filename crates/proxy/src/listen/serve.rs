@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1::Connection;
@@ -15,6 +16,7 @@ use tokio::net::TcpStream;
 
 use super::clients::{Clients, Registered};
 use super::handshake::handshake;
+use super::http2;
 use super::introduction::introduced;
 use super::io::ClientIo;
 use super::linger::linger;
@@ -25,6 +27,7 @@ use crate::refusal::ready_made;
 use crate::request::{Client, enter_headless};
 use crate::response::ResponseBody;
 use crate::stream::Stream;
+use crate::wire::client_body::ClientBody;
 use crate::worker::seats::Seat;
 
 /// How a connection ends.
@@ -62,6 +65,9 @@ pub(crate) async fn serve(clients: Rc<Clients>, stream: TcpStream, client: Rc<Cl
             None => return,
         },
     };
+    if stream.is_http2() || !client.connection.plan.protocols.http1 {
+        return http2::serve(&clients, &client, stream, Bytes::new()).await;
+    }
     let io = ClientIo::new(stream, Rc::clone(&client.connection));
     let service = Rc::new(Service {
         client: Rc::clone(&client),
@@ -69,7 +75,9 @@ pub(crate) async fn serve(clients: Rc<Clients>, stream: TcpStream, client: Rc<Cl
     });
     let answering = {
         let service = Rc::clone(&service);
-        service_fn(move |request: Request<Incoming>| respond(&service, request))
+        service_fn(move |request: Request<Incoming>| {
+            respond(&service, request.map(ClientBody::Http1))
+        })
     };
     let mut served = clients.builder.borrow().serve_connection(io, answering);
     let end = poll_fn(|context| poll(&client, &mut served, context)).await;
@@ -79,10 +87,12 @@ pub(crate) async fn serve(clients: Rc<Clients>, stream: TcpStream, client: Rc<Cl
         End::Done(result) => {
             let parts = served.into_parts();
             if let Some(tunnel) = service.tunnel.take() {
-                let stream = parts.io.into_stream();
-                let kept = connection.inflow.borrow_mut().take_kept();
-                let early = [&parts.read_buf[..], &kept].concat();
-                return tunnel.run(&client, stream, early.into()).await;
+                let early = read_so_far(connection, &parts.read_buf);
+                return tunnel.run(&client, parts.io.into_stream(), early).await;
+            }
+            if result.is_err() && connection.begins_http2() {
+                let early = read_so_far(connection, &parts.read_buf);
+                return http2::serve(&clients, &client, parts.io.into_stream(), early).await;
             }
             let malformed = connection.malformed.take();
             let parse_error = result.is_err_and(|error| error.is_parse());
@@ -108,6 +118,12 @@ pub(crate) async fn serve(clients: Rc<Clients>, stream: TcpStream, client: Rc<Cl
         }),
         End::Cut => connection.abandon.set(worker.base.drain.cut_for.get()),
     }
+}
+
+/// What came and is for another to read: what hyper has of it, and what it has not.
+fn read_so_far(connection: &ClientConnection, read: &[u8]) -> Bytes {
+    let kept = connection.inflow.borrow_mut().take_kept();
+    [read, &kept].concat().into()
 }
 
 fn poll<S>(

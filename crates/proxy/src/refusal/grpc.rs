@@ -7,8 +7,7 @@
 //! | no node, drained | 14 `UNAVAILABLE` |
 //! | any other | none: an HTTP answer, which gRPC clients translate by rules of their own |
 //!
-//! Over HTTP/1.1, which is all that this proxy speaks, come gRPC-Web and bridges that keep the content
-//! type. `grpc-retry-pushback-ms` says what `retry-after` says (gRPC proposal A6).
+//! Over HTTP/1.1 come gRPC-Web and bridges that keep the content type. `grpc-retry-pushback-ms` says what `retry-after` says (gRPC proposal A6).
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;

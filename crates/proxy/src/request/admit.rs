@@ -7,7 +7,6 @@ use bytes::Bytes;
 use http::header::UPGRADE;
 use http::{Request, Response, StatusCode};
 use http_body::Body;
-use hyper::body::Incoming;
 use tidegate_core::picker::Arrival;
 use tidegate_core::throttle::lowered;
 use tidegate_core::time::Timestamp;
@@ -27,6 +26,7 @@ use crate::head::{self, CheckedHead, HeadInfo, Hop};
 use crate::record::reason::Reason;
 use crate::route;
 use crate::upstream::body::RequestBody;
+use crate::wire::client_body::ClientBody;
 
 /// What of a request matters once it is on its way.
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +64,7 @@ pub(crate) enum Wait {
 pub(crate) fn admit(
     client: &Client,
     guard: &mut RequestGuard,
-    request: &Request<Incoming>,
+    request: &Request<ClientBody>,
 ) -> Result<Admitted, Reason> {
     let checked = head::check(request, client.connection.settings.uri_bytes())?;
     let facts = checked.facts;
@@ -245,7 +245,7 @@ enum Entered {
 fn enter(
     client: &Client,
     guard: &mut RequestGuard,
-    request: &Request<Incoming>,
+    request: &Request<ClientBody>,
     checked: &CheckedHead<'_>,
 ) -> Result<Entered, Reason> {
     let (worker, connection) = (&client.worker, &client.connection);
@@ -307,7 +307,7 @@ fn enter(
 fn enter_site(
     client: &Client,
     guard: &mut RequestGuard,
-    request: &Request<Incoming>,
+    request: &Request<ClientBody>,
     site: SiteId,
 ) -> Result<Option<Wait>, Reason> {
     let (worker, connection) = (&client.worker, &client.connection);
@@ -355,7 +355,7 @@ fn enter_site(
 pub(crate) fn prepare(
     client: &Client,
     guard: &mut RequestGuard,
-    mut request: Request<Incoming>,
+    mut request: Request<ClientBody>,
     facts: &HeadInfo,
 ) -> Result<Request<RequestBody>, Reason> {
     let connection = &client.connection;

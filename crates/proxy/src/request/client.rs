@@ -42,6 +42,17 @@ impl Client {
         })
     }
 
+    /// One stream of this connection, whose requests are served as if they came on a connection of their own.
+    pub(crate) fn of_stream(&self) -> Rc<Self> {
+        Rc::new(Self {
+            worker: Rc::clone(&self.worker),
+            connection: self.connection.of_stream(),
+            upstream: RefCell::new(None),
+            stranded: Cell::new(false),
+            spare: Cell::new(None),
+        })
+    }
+
     /// Lets the upstream connection do what it can do now. True if it has ended.
     pub(crate) fn drive(&self) -> bool {
         match &mut *self.upstream.borrow_mut() {

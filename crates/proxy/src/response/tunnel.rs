@@ -14,7 +14,6 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::connection::{Phase, Upload};
 use crate::record::reason::Reason;
 use crate::request::{Client, RequestGuard};
-use crate::stream::Stream;
 
 /// Bytes that are held in each direction.
 const BUFFER_BYTES: usize = 16 << 10;
@@ -64,7 +63,12 @@ impl Tunnel {
     }
 
     /// Carries bytes until the end.
-    pub(crate) async fn run(mut self, client: &Client, mut stream: Stream, early: Bytes) {
+    pub(crate) async fn run(
+        mut self,
+        client: &Client,
+        mut stream: impl AsyncRead + AsyncWrite + Unpin,
+        early: Bytes,
+    ) {
         let worker = &client.worker;
         let stats = worker.base.stats();
         stats.tunnels.add(1);

@@ -40,6 +40,11 @@ pub enum CertificateError {
     /// What is in there is no certificate, or none that is understood.
     #[error("a certificate in it cannot be read: {0}")]
     NotX509(String),
+    /// The server's own is not the first.
+    #[error(
+        "the key is that of certificate {0} in it: the server's own comes first, and then those that lead to its authority"
+    )]
+    Order(usize),
 }
 
 impl CertificateError {
@@ -118,7 +123,9 @@ impl Certificate {
         } = Chain::from_pem(chain)?;
         let signing = any_supported_type(&private_key(key)?).map_err(|_| KeyError::Unsupported)?;
         let mut certified = CertifiedKey::new(chain, signing);
-        certified.keys_match().map_err(|_| KeyError::Mismatch)?;
+        if certified.keys_match().is_err() {
+            return Err(mismatch(&certified));
+        }
         certified.ocsp = ocsp.filter(|it| !it.is_empty());
         Ok(Self {
             certified: Arc::new(certified),
@@ -151,6 +158,18 @@ pub enum CertificateOrKeyError {
     /// That of the key.
     #[error(transparent)]
     Key(#[from] KeyError),
+}
+
+/// Why the key is not that of the first certificate: it may be another's in the chain.
+fn mismatch(certified: &CertifiedKey) -> CertificateOrKeyError {
+    let is_its = |certificate: &CertificateDer<'static>| {
+        let (alone, key) = (vec![certificate.clone()], Arc::clone(&certified.key));
+        CertifiedKey::new(alone, key).keys_match().is_ok()
+    };
+    match certified.cert.iter().position(is_its) {
+        Some(place) => CertificateError::Order(place + 1).into(),
+        None => KeyError::Mismatch.into(),
+    }
 }
 
 fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, KeyError> {

@@ -11,7 +11,7 @@
 //! | `nodes` | which certificates of nodes are believed, and what nodes are shown |
 //! | `node_failure` | why there is no TLS with a node |
 //!
-//! TLS 1.2 and 1.3 (RFC 5246, RFC 8446) with rustls and ring; ALPN (RFC 7301) offers `http/1.1` alone. Sessions are resumed
+//! TLS 1.2 and 1.3 (RFC 5246, RFC 8446) with rustls and ring; ALPN (RFC 7301) offers what the listener speaks. Sessions are resumed
 //! by tickets, whose keys change every six hours and are believed for twelve, and in TLS 1.2 by a cache as well. A new set
 //! of certificates takes the keys of the old one over, unless clients have to show other certificates than before: a
 //! resumed session shows none.
@@ -47,8 +47,6 @@ pub use nodes::{KeyPin, NodeTls, NodeTlsConfig, is_server_name};
 
 /// Sessions of TLS 1.2 without tickets that are remembered, over all workers.
 const SESSIONS_MAX: usize = 4096;
-/// What a client may offer and be given.
-const PROTOCOLS: [&[u8]; 1] = [b"http/1.1"];
 
 /// The oldest version of TLS that is spoken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,6 +76,8 @@ pub struct TlsConfig {
     pub minimum: TlsVersion,
     /// What clients show; none: nothing.
     pub clients: Option<ClientCertificates>,
+    /// The names of the protocols that are offered (RFC 7301), the best first.
+    pub protocols: Vec<&'static str>,
 }
 
 /// Why there is no TLS by a configuration.
@@ -136,7 +136,8 @@ impl ServerTls {
         let choice = Arc::new(Choice::new(config.certificates));
         let resolver = Arc::clone(&choice);
         let mut made = builder.with_cert_resolver(resolver);
-        made.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).into();
+        let offered = config.protocols.iter();
+        made.alpn_protocols = offered.map(|it| it.as_bytes().to_vec()).collect();
         made.session_storage = ServerSessionMemoryCache::new(SESSIONS_MAX);
         made.ticketer = crypto::ring::Ticketer::new().map_err(|error| failed(&error))?;
         Ok(Self {

@@ -10,12 +10,15 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use tokio::time::Sleep;
 
 use crate::connection::{ClientConnection, Phase, Upload};
 use crate::head;
 use crate::record::reason::Reason;
+use crate::wire::client_body::{ClientBody, ClientBodyError};
+
+/// Asks a client for the body that it holds back.
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// Why a body ends before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,8 +33,10 @@ pub(crate) enum RequestBody {
 
 /// See [`RequestBody`].
 pub(crate) struct RequestStream {
-    incoming: Incoming,
+    incoming: ClientBody,
     connection: Rc<ClientConnection>,
+    /// A client of HTTP/2 holds the body back until it is asked for it.
+    is_asked_for: bool,
     hold: Option<ExpectHold>,
     left: u64,
     /// What waits for a place: a frame, or the end.
@@ -47,13 +52,16 @@ struct ExpectHold {
 impl RequestBody {
     /// Wraps a body of at most `limit` bytes. With `wanted` it is held back until that is set.
     pub(crate) fn new(
-        incoming: Incoming,
+        incoming: ClientBody,
         connection: &Rc<ClientConnection>,
         limit: Option<u64>,
         wanted: Option<Arc<AtomicBool>>,
     ) -> Self {
+        // hyper asks by itself, when the body is first read.
+        let is_held_back = wanted.is_some() && matches!(incoming, ClientBody::Http2(_));
         Self::Stream(Box::new(RequestStream {
             incoming,
+            is_asked_for: !is_held_back,
             connection: Rc::clone(connection),
             hold: wanted.map(|wanted| ExpectHold {
                 wanted,
@@ -69,7 +77,15 @@ impl RequestBody {
 
 /// Why a body that is in order so far does not go on. A client that has ended its side (RFC 9112 §8) may still read.
 #[cold]
-fn end_of(error: &hyper::Error) -> Reason {
+fn end_of(error: &ClientBodyError) -> Reason {
+    let error = match error {
+        ClientBodyError::Http1(error) => error,
+        // The client has reset it, or the connection has ended; else its frames are not as long as its head says.
+        ClientBodyError::Http2(error) if error.is_remote() || error.is_io() => {
+            return Reason::ClientGone;
+        }
+        ClientBodyError::Http2(_) => return Reason::BodyCut,
+    };
     let source = std::error::Error::source(error).and_then(|it| it.downcast_ref::<io::Error>());
     match source.map(io::Error::kind) {
         Some(io::ErrorKind::UnexpectedEof) => Reason::BodyCut,
@@ -88,6 +104,13 @@ impl RequestStream {
                 ready!(polled);
             }
             self.hold = None;
+        }
+        if !self.is_asked_for {
+            self.is_asked_for = true;
+            let mut interims = self.connection.interims.borrow_mut();
+            interims.extend_from_slice(CONTINUE);
+            drop(interims);
+            self.connection.wake();
         }
         let connection = &self.connection;
         let kept = self.next.take();

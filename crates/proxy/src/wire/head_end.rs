@@ -13,6 +13,8 @@ const CODING: &str = "transfer-encoding";
 const CHUNKED: &[u8] = b"chunked";
 /// How a client begins that speaks TLS: a record of the handshake, of whatever minor version (RFC 8446 §5.1).
 const TLS: &[u8] = &[22, 3];
+/// How a client begins that speaks HTTP/2 unasked (RFC 9113 §3.4), as far as it takes to know it.
+const PREFACE: &[u8] = b"PRI * HTTP/2";
 /// How a request begins that may be one for a whole server.
 const OPTIONS: &[u8] = b"OPTIONS ";
 /// Slashes in `OPTIONS http://host HTTP/1.1`; a path has another one.
@@ -29,6 +31,8 @@ pub(crate) struct HeadNotes {
     pub(crate) other_coding: bool,
     /// It is none: this is TLS.
     pub(crate) tls: bool,
+    /// It is none: this is HTTP/2.
+    pub(crate) preface: bool,
     /// The request is an OPTIONS for a URL without a path; it may have a query.
     pub(crate) options_without_path: bool,
 }
@@ -65,9 +69,10 @@ impl HeadEnd {
 
     /// What was seen so far.
     pub(crate) fn seen(&self) -> HeadNotes {
-        let begins_with_tls = || self.first.is_none() && self.line[..self.kept].starts_with(TLS);
+        let begins = |with| self.first.is_none() && self.line[..self.kept].starts_with(with);
         HeadNotes {
-            tls: self.seen.tls || begins_with_tls(),
+            tls: self.seen.tls || begins(TLS),
+            preface: self.seen.preface || begins(PREFACE),
             ..self.seen
         }
     }
@@ -143,6 +148,7 @@ impl HeadEnd {
             *begun = true;
             self.first = Some(first_of(line));
             self.seen.tls = line.starts_with(TLS);
+            self.seen.preface = line.starts_with(PREFACE);
             if line.starts_with(OPTIONS) {
                 self.on_options(line);
             }

@@ -62,6 +62,7 @@ pub(crate) fn metrics(plane: &Plane, format: Format) -> String {
     scene.connections(&mut text);
     scene.accepting(&mut text);
     scene.handshakes(&mut text);
+    scene.http2(&mut text);
     scene.decisions(&mut text);
     scene.sites(&mut text);
     scene.site_counts(&mut text);
@@ -308,6 +309,16 @@ impl Scene<'_> {
         for (failure, count) in failures.zip(&snapshot.handshake_failures) {
             family.sample(&[("reason", failure.label())], *count as f64);
         }
+    }
+
+    fn http2(&self, text: &mut Text) {
+        let snapshot = &self.look.snapshot;
+        let help = "Client connections of HTTP/2.";
+        let connections = snapshot.http2_connections;
+        counter(text, "tidegate_http2_connections", help, connections);
+        let help = "Connections of HTTP/2 that were ended because their client asked for more than it may.";
+        let excesses = snapshot.http2_excesses;
+        counter(text, "tidegate_http2_excesses", help, excesses);
     }
 
     fn accepting(&self, text: &mut Text) {

@@ -39,7 +39,8 @@ pub(super) struct ManArgs {
 type Page = (String, Vec<u8>);
 
 /// Prints the page of the command, or writes all.
-pub(super) fn run(args: &ManArgs, mut command: Command, output: Output) -> Result<(), Failure> {
+pub(super) fn run(args: &ManArgs, command: Command, output: Output) -> Result<(), Failure> {
+    let mut command = without_help(command);
     command.build();
     match &args.dir {
         None => {
@@ -54,6 +55,12 @@ pub(super) fn run(args: &ManArgs, mut command: Command, output: Output) -> Resul
             Ok(output.result(&text, &json!({ "dir": dir, "pages": names }))?)
         }
     }
+}
+
+/// The command without `help`, of which there is no page: pages would name it.
+fn without_help(command: Command) -> Command {
+    let command = command.disable_help_subcommand(true);
+    command.mut_subcommands(without_help)
 }
 
 fn write(dir: &Path, pages: &[Page]) -> Result<(), Failure> {
@@ -75,11 +82,7 @@ fn pages(command: &Command) -> io::Result<Vec<Page>> {
     let mut waiting = vec![command];
     while let Some(command) = waiting.pop() {
         pages.push(page(command)?);
-        waiting.extend(
-            command
-                .get_subcommands()
-                .filter(|it| it.get_name() != "help"),
-        );
+        waiting.extend(command.get_subcommands());
     }
     pages.sort();
     Ok(pages)

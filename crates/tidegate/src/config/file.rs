@@ -29,7 +29,7 @@ use super::setting::{At, names, table};
 use super::soft_limits::{AgentSoftLimitsFile, SoftLimitsFile};
 use super::sticky::StickyFile;
 use super::throttle::ThrottleFile;
-use super::tls::{NodeTlsFile, TlsFile};
+use super::tls::{NodeTlsFile, ProtocolName, TlsFile};
 use super::values::Auto;
 
 /// Port of the admin interface.
@@ -141,8 +141,11 @@ table! {
         /// Networks of balancers that pass connections on here, like `["10.0.0.0/8"]`: each connection must come from one of them, and
         /// begin with a header of the PROXY protocol (version 1 or 2), which names its client. Empty: clients connect by themselves.
         proxy_protocol: Vec<At<String>> = Vec::new();
+        /// Versions of HTTP that are spoken, the best first: `tls` offers them, and without it clients' first bytes say which it is. See
+        /// [http2.md](http2.md).
+        protocols: Vec<At<ProtocolName>> = ProtocolName::both();
     }
-    later { http2: "HTTP/2" }
+    later { http3: "HTTP/3" }
 }
 
 table! {

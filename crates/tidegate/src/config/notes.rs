@@ -45,8 +45,22 @@ pub(super) fn notes(front_end: &FrontEnd, wanted: Option<Duration>) -> Vec<Strin
         reading(front_end, wanted),
         unserved_hosts(front_end),
         unread_moves(front_end),
+        lost_redirects(front_end),
     ];
     notes.into_iter().flatten().collect()
+}
+
+/// A redirect to https is of use where something speaks it.
+fn lost_redirects(front_end: &FrontEnd) -> Option<String> {
+    let listeners = &front_end.listeners;
+    let mut redirecting = listeners.iter().filter(|it| it.plan.redirects_to.is_some());
+    if listeners.iter().any(|it| it.plan.tls.is_some()) {
+        return None;
+    }
+    let address = redirecting.next()?.address;
+    Some(format!(
+        "{address} redirects to https, and no listener has `tls`: clients find nothing there, unless something else speaks it"
+    ))
 }
 
 fn reading(front_end: &FrontEnd, wanted: Option<Duration>) -> Option<String> {
@@ -79,7 +93,6 @@ fn reading(front_end: &FrontEnd, wanted: Option<Duration>) -> Option<String> {
     }
 }
 
-/// Requests by address, which newcomers send first, belong to no site then.
 /// Moves by load need loads.
 fn unread_moves(front_end: &FrontEnd) -> Option<String> {
     front_end.reconfigure.as_ref()?;
@@ -92,6 +105,7 @@ fn unread_moves(front_end: &FrontEnd) -> Option<String> {
     })
 }
 
+/// Requests by address, which newcomers send first, belong to no site where none takes them.
 fn unserved_hosts(front_end: &FrontEnd) -> Option<String> {
     let sites = &front_end.cluster.sites;
     let mut hosts = sites.iter().flat_map(|site| &site.hosts);
@@ -140,6 +154,16 @@ mod tests {
             assert_eq!(interval_of(&config), Duration::from_millis(millis));
             assert_eq!(config.notes.len(), usize::from(millis > 1), "{nodes}");
         }
+    }
+
+    #[test]
+    fn a_redirect_that_leads_nowhere_is_noted() {
+        let redirect = "[[listener]]\naddress = \"0.0.0.0:81\"\nredirect_to_https = true\n";
+        let noted = config(1, redirect, "\"*\"");
+        let [note] = &noted.notes[..] else {
+            panic!("{:?}", noted.notes);
+        };
+        assert!(note.starts_with("0.0.0.0:81 redirects to https"), "{note}");
     }
 
     #[test]

@@ -66,6 +66,22 @@ names! {
 }
 
 names! {
+    /// A version of HTTP, by its name in handshakes (RFC 7301).
+    pub(crate) enum ProtocolName as "protocol" {
+        /// HTTP/2.
+        Http2 = "h2",
+        /// HTTP/1.1 and 1.0.
+        Http1 = "http/1.1",
+    }
+}
+
+impl ProtocolName {
+    pub(crate) fn both() -> Vec<At<Self>> {
+        [Self::Http2, Self::Http1].map(At::default_of).into()
+    }
+}
+
+names! {
     /// What becomes of requests for other hosts.
     pub(crate) enum OtherHostsName as "treatment of other hosts" {
         /// They are served as any.

@@ -6,6 +6,7 @@ pub(crate) mod client;
 pub(crate) mod culprits;
 pub(crate) mod greedy;
 pub(crate) mod haproxy;
+pub(crate) mod http2;
 pub(crate) mod mirror;
 pub(crate) mod moving;
 pub(crate) mod name_server;

@@ -153,10 +153,10 @@ impl<'a> Head<'a> {
     }
 
     fn version(&self) -> &'static str {
-        if self.version == http::Version::HTTP_10 {
-            "1.0"
-        } else {
-            "1.1"
+        match self.version {
+            http::Version::HTTP_10 => "1.0",
+            http::Version::HTTP_2 => "2.0",
+            _ => "1.1",
         }
     }
 }

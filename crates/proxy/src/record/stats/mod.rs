@@ -224,6 +224,10 @@ pub(crate) struct WorkerStats {
     pub(crate) accept_paused_micros: Counter,
     /// How late the clock was served.
     pub(crate) lag: Histogram,
+    /// Connections of HTTP/2.
+    pub(crate) http2_connections: Counter,
+    /// Those that were ended because their client asked for more than it may.
+    pub(crate) http2_excesses: Counter,
     pub(crate) tunnels: Counter,
     pub(crate) tunnels_closed: Counter,
     /// Handshakes of TLS by how they went, as in [`Handshake::ALL`].
@@ -262,6 +266,8 @@ impl WorkerStats {
             accept_pauses_ended: Counter::default(),
             accept_paused_micros: Counter::default(),
             lag: Histogram::default(),
+            http2_connections: Counter::default(),
+            http2_excesses: Counter::default(),
             tunnels: Counter::default(),
             tunnels_closed: Counter::default(),
             handshakes: Default::default(),

@@ -106,6 +106,10 @@ pub struct Snapshot {
     pub accept_paused_micros: u64,
     /// How late the workers' clocks were served.
     pub lag: HistogramSnapshot,
+    /// Client connections of HTTP/2.
+    pub http2_connections: u64,
+    /// Those that were ended because their client asked for more than it may.
+    pub http2_excesses: u64,
     /// Tunnels opened.
     pub tunnels: u64,
     /// Tunnels open now.
@@ -190,6 +194,8 @@ impl Snapshot {
         self.accept_paused += pauses.saturating_sub(ended);
         self.accept_paused_micros += worker.accept_paused_micros.get();
         worker.lag.add_to(&mut self.lag);
+        self.http2_connections += worker.http2_connections.get();
+        self.http2_excesses += worker.http2_excesses.get();
         let closed = worker.tunnels_closed.get();
         let opened = worker.tunnels.get();
         self.tunnels += opened;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tidegate_proxy::{
     Authorities, Certificate, CertificateOrKeyError, ClientCertificates, ListenerConfig,
-    ListenerPlan, ServerTls, TlsConfig, TlsVersion, is_ocsp_response,
+    ListenerPlan, Protocols, ServerTls, TlsConfig, TlsVersion, is_ocsp_response,
 };
 use tidegate_remote::clock;
 
@@ -17,7 +17,7 @@ use super::super::file::ListenerFile;
 use super::super::problem::Problem;
 use super::super::setting::At;
 use super::super::tls::{
-    CertificateFile, ClientCertificatesFile, OtherHostsName, TlsFile, TlsVersionName,
+    CertificateFile, ClientCertificatesFile, OtherHostsName, ProtocolName, TlsFile, TlsVersionName,
 };
 use super::{Checker, overlapping};
 
@@ -70,10 +70,12 @@ impl Checker<'_> {
     }
 
     fn listener(&mut self, file: &ListenerFile) -> Option<ListenerConfig> {
+        let protocols = self.protocols(file)?;
         let balancers = self.client_networks(&file.proxy_protocol)?.into();
         let plan = match &file.tls.value {
             None => ListenerPlan {
                 balancers,
+                protocols,
                 redirects_to: self.redirects_to(file),
                 ..ListenerPlan::default()
             },
@@ -87,8 +89,9 @@ impl Checker<'_> {
                     balancers,
                     hsts: tls.hsts.value.and_then(ListenerPlan::hsts_for),
                     refuses_other_hosts: tls.other_hosts.value == OtherHostsName::Refuse,
-                    tls: Some(Arc::new(self.tls(tls, file.tls.place())?)),
+                    tls: Some(Arc::new(self.tls(tls, file)?)),
                     redirects_to: None,
+                    protocols,
                 }
             }
         };
@@ -96,12 +99,26 @@ impl Checker<'_> {
         Some(ListenerConfig { address, plan })
     }
 
+    fn protocols(&mut self, file: &ListenerFile) -> Option<Protocols> {
+        let speaks = |name| file.protocols.iter().any(|it| it.value == name);
+        let made = Protocols {
+            http1: speaks(ProtocolName::Http1),
+            http2: speaks(ProtocolName::Http2),
+        };
+        if !made.http1 && !made.http2 {
+            let message = "a listener without protocols";
+            self.problem(file.protocols.place(), message, "at least one of them");
+            return None;
+        }
+        Some(made)
+    }
+
     fn redirects_to(&self, file: &ListenerFile) -> Option<u16> {
         let port = u16::try_from(file.https_port.value).ok()?;
         file.redirect_to_https.value.then_some(port)
     }
 
-    fn tls(&mut self, file: &TlsFile, at: Range<usize>) -> Option<ServerTls> {
+    fn tls(&mut self, file: &TlsFile, listener: &ListenerFile) -> Option<ServerTls> {
         let clients = Reader::Clients;
         let first = self.certificate(&file.certificate, &file.key, &file.ocsp, clients);
         let more = file.certificates.iter();
@@ -119,8 +136,10 @@ impl Checker<'_> {
                 TlsVersionName::Tls13 => TlsVersion::Tls13,
             },
             clients: clients.map_or(Some(None), |it| it.map(Some))?,
+            protocols: listener.protocols.iter().map(|it| it.value.label()).collect(),
         };
         let made = ServerTls::new(config).map_err(|error| {
+            let at = listener.tls.place();
             self.problem(at, format!("cannot use this TLS: {error}"), "here");
         });
         made.ok()
