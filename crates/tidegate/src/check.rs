@@ -317,6 +317,7 @@ async fn run(due: CheckDue, making: &Making) {
         node: &node.name,
         site: Some(&topology.site(node.site).name),
         tls: rule.as_deref(),
+        http2: config.port.is_none() && sites.node_http2(node.site),
     };
     let result = check(&target, config).await;
     let at = clock();
@@ -355,6 +356,8 @@ pub(crate) struct Target<'a> {
     pub(crate) site: Option<&'a str>,
     /// How TLS is spoken there, if the check is made through it.
     pub(crate) tls: Option<&'a NodeTls>,
+    /// Whether a check by `http` speaks HTTP/2.
+    pub(crate) http2: bool,
 }
 
 fn runs_program(topology: &Topology, (node, check): AskedOf) -> bool {
@@ -383,7 +386,7 @@ async fn ask(target: &Target<'_>, config: &CheckConfig) -> Result<(), Unwell> {
         CheckRequest::Nfs(version) => nfs::ask(address, *version).await,
         CheckRequest::Smb => smb::ask(address).await,
         CheckRequest::Exec(command) => exec::ask(target, command, config.timeout).await,
-        CheckRequest::Http(wanted) => http::ask(address, target.tls, wanted).await,
+        CheckRequest::Http(wanted) => http::ask(target, wanted).await,
     }
 }
 
@@ -454,6 +457,7 @@ mod tests {
             node: "n1",
             site: Some("shop"),
             tls: None,
+            http2: false,
         };
         check(&target, config).await
     }

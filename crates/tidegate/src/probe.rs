@@ -68,9 +68,13 @@ async fn run(
         let host = host(specs.load().get(known.site.index()), known.address);
         let (address, driver) = (known.address, driver.clone());
         let patience = probe_patience(&shared.table.outcomes(node));
-        let tls = sites.node_tls(known.site);
+        let (tls, http2) = (sites.node_tls(known.site), sites.node_http2(known.site));
         tokio::spawn(async move {
-            let probed = probe(address, tls.as_deref(), &host, patience).await;
+            let asked = match http2 {
+                true => Question::http2(),
+                false => Question::http1(&host),
+            };
+            let probed = probe(address, tls.as_deref(), &asked, patience).await;
             driver.probed(node, probed);
         });
     }
@@ -87,7 +91,7 @@ fn host(site: Option<&SiteSpec>, address: SocketAddr) -> String {
 async fn probe(
     address: SocketAddr,
     tls: Option<&NodeTls>,
-    host: &str,
+    question: &Question,
     patience: Duration,
 ) -> Probed {
     let asked = timeout(patience, async {
@@ -97,10 +101,10 @@ async fn probe(
             Ok(stream) => stream,
         };
         let answered = match tls {
-            None => ask(stream, host).await,
+            None => ask(stream, question).await,
             // A node that requests cannot reach is not back.
             Some(tls) => match tls.shake_hands(stream, address).await {
-                Ok(stream) => ask(stream, host).await,
+                Ok(stream) => ask(stream, question).await,
                 Err(_) => Ok(false),
             },
         };
@@ -112,25 +116,51 @@ async fn probe(
     asked.await.unwrap_or(Probed::Unanswered)
 }
 
-/// Whether what comes back is the begin of an HTTP response. The rest may be malformed: that may be this
-/// one page's doing.
-async fn ask(mut stream: impl AsyncRead + AsyncWrite + Unpin, host: &str) -> std::io::Result<bool> {
-    let request = format!(
-        "HEAD / HTTP/1.1\r\nhost: {host}\r\nuser-agent: tidegate-probe\r\nconnection: close\r\n\r\n"
-    );
-    stream.write_all(request.as_bytes()).await?;
-    stream.flush().await?;
-    let mut begin = [0; BEGIN.len() + 3];
-    stream.read_exact(&mut begin).await?;
-    let like =
-        |(byte, wanted): (&u8, &u8)| byte == wanted || (*wanted == b'?' && byte.is_ascii_digit());
-    let (version, status) = begin.split_at(BEGIN.len());
-    let known = version.iter().zip(BEGIN).all(like);
-    Ok(known && status.iter().all(u8::is_ascii_digit))
+/// What a server is asked, and how what comes back begins: `?` is a digit, `*` any byte.
+struct Question {
+    asks: Vec<u8>,
+    begins: &'static [u8],
 }
 
-/// What a response begins with, before its status.
-const BEGIN: &[u8] = b"HTTP/1.? ";
+impl Question {
+    /// A response of HTTP/1, up to its status.
+    fn http1(host: &str) -> Self {
+        let request = format!(
+            "HEAD / HTTP/1.1\r\nhost: {host}\r\nuser-agent: tidegate-probe\r\nconnection: close\r\n\r\n"
+        );
+        Self {
+            asks: request.into(),
+            begins: b"HTTP/1.? ???",
+        }
+    }
+
+    /// The settings with which a server of HTTP/2 begins (RFC 9113 §3.4): a frame of type 4 of stream 0.
+    fn http2() -> Self {
+        const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+        Self {
+            asks: [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", SETTINGS].concat(),
+            begins: b"\0**\x04\0\0\0\0\0",
+        }
+    }
+}
+
+/// Whether what comes back begins as an answer does. The rest may be malformed: that may be this
+/// one page's doing.
+async fn ask(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    question: &Question,
+) -> std::io::Result<bool> {
+    stream.write_all(&question.asks).await?;
+    stream.flush().await?;
+    let mut begin = vec![0; question.begins.len()];
+    stream.read_exact(&mut begin).await?;
+    let like = |(byte, wanted): (&u8, &u8)| match wanted {
+        b'?' => byte.is_ascii_digit(),
+        b'*' => true,
+        wanted => byte == wanted,
+    };
+    Ok(begin.iter().zip(question.begins).all(like))
+}
 
 #[cfg(test)]
 mod tests {
@@ -142,6 +172,11 @@ mod tests {
 
     /// What the probe makes of a server that answers so.
     fn answers(answer: &'static [u8]) -> bool {
+        answers_to(Question::http1("shop.example"), answer)
+    }
+
+    fn answers_to(question: Question, answer: &'static [u8]) -> bool {
+        let asks = question.asks.clone();
         testing::runtime().block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
@@ -149,10 +184,10 @@ mod tests {
                 let (mut stream, _) = listener.accept().await.unwrap();
                 let mut head = [0; 1024];
                 let read = stream.read(&mut head).await.unwrap();
-                assert!(head[..read].starts_with(b"HEAD / HTTP/1.1\r\nhost: shop.example\r\n"));
+                assert_eq!(head[..read], asks);
                 stream.write_all(answer).await.unwrap();
             });
-            let probed = probe(address, None, "shop.example", Duration::from_secs(60)).await;
+            let probed = probe(address, None, &question, Duration::from_secs(60)).await;
             probed == Probed::Answered
         })
     }
@@ -174,9 +209,23 @@ mod tests {
     }
 
     #[test]
+    fn a_server_of_http_2_says_its_settings() {
+        let says = |answer| answers_to(Question::http2(), answer);
+        assert!(says(&[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 100]));
+        assert!(says(&[0, 0, 0, 4, 0, 0, 0, 0, 0]));
+        assert!(!says(b"HTTP/1.1 400 Bad Request\r\n\r\n"));
+        assert!(!says(&[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]));
+        assert!(!says(&[0, 0, 0, 4, 0]));
+        let question = Question::http1("shop.example");
+        let text = String::from_utf8(question.asks).unwrap();
+        assert!(text.starts_with("HEAD / HTTP/1.1\r\nhost: shop.example\r\n"));
+    }
+
+    #[test]
     fn a_closed_port_is_no_answer() {
         let patience = Duration::from_secs(60);
-        let closed = probe(([127, 0, 0, 1], 1).into(), None, "x", patience);
+        let question = Question::http1("x");
+        let closed = probe(([127, 0, 0, 1], 1).into(), None, &question, patience);
         assert_eq!(testing::runtime().block_on(closed), Probed::Unanswered);
     }
 

@@ -32,6 +32,8 @@ pub struct SiteConfig {
     pub load_header: bool,
     /// How TLS is spoken with its nodes; none: they are asked in the clear.
     pub node_tls: Option<Arc<NodeTls>>,
+    /// Whether HTTP/2 is spoken with its nodes, from the first byte or as TLS agrees on it; else HTTP/1.1.
+    pub node_http2: bool,
 }
 
 impl SiteConfig {

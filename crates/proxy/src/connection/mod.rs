@@ -123,6 +123,8 @@ pub(crate) struct ClientConnection {
     place: RefCell<Option<Box<Place>>>,
     pub(crate) upload: Cell<Upload>,
     pub(crate) uploaded: Cell<u64>,
+    /// Another task drives the connection to the node that has the present request.
+    pub(crate) driven_elsewhere: Cell<bool>,
     /// The request body waits for the client, not for the node.
     pub(crate) upload_waits: Cell<bool>,
     /// A request was read on this connection.
@@ -200,6 +202,7 @@ impl ClientConnection {
             place: RefCell::new(None),
             upload: Cell::new(Upload::Done),
             uploaded: Cell::new(0),
+            driven_elsewhere: Cell::new(false),
             upload_waits: Cell::new(false),
             served: Cell::new(false),
             refused: Cell::new(false),
@@ -647,14 +650,14 @@ impl ClientConnection {
         self.upload.get() == Upload::Active
     }
 
-    /// Polls with a context that wakes the caller only when a request body is on its way:
-    /// then another task may drive the upstream connection in between.
+    /// Polls with a context that wakes the caller only when a request body is on its way, or when the connection to the node drives
+    /// itself: then another task may drive the upstream connection in between.
     pub(crate) fn with_context<T>(
         &self,
         context: &mut Context<'_>,
         poll: impl FnOnce(&mut Context<'_>) -> T,
     ) -> T {
-        if self.is_uploading() {
+        if self.is_uploading() || self.driven_elsewhere.get() {
             poll(context)
         } else {
             poll(&mut Context::from_waker(Waker::noop()))

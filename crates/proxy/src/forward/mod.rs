@@ -33,7 +33,7 @@ pub(crate) fn pooled(
     worker: &Worker,
     guard: &mut RequestGuard,
     traits: &mut RequestTraits,
-) -> Result<Option<Box<Upstream>>, Reason> {
+) -> Result<Option<Upstream>, Reason> {
     let Some(key) = upstream_key(worker, guard) else {
         return Err(Reason::NoNode);
     };
@@ -57,13 +57,14 @@ fn upstream_key(worker: &Worker, guard: &mut RequestGuard) -> Option<UpstreamKey
         address: at.address,
         marks: state.marks(),
         tls: state.site.and_then(|it| worker.sites.node_tls_id(it)),
+        http2: state.site.is_some_and(|it| worker.sites.node_http2(it)),
     })
 }
 
 /// Sends a request on this connection.
 pub(crate) fn send(
     client: &Client,
-    mut upstream: Box<Upstream>,
+    mut upstream: Upstream,
     request: Request<RequestBody>,
     traits: &RequestTraits,
 ) -> impl Future<Output = Sent> + use<> {
@@ -74,7 +75,8 @@ pub(crate) fn send(
     } else {
         connection.ticks().response_head
     });
-    let sending = upstream.send(request, client.connection.waker(), traits.repeatable);
+    connection.driven_elsewhere.set(upstream.drives_itself());
+    let sending = upstream.send(request, connection.waker(), traits.repeatable);
     drop(client.upstream.replace(Some(upstream)));
     sending
 }
@@ -199,7 +201,7 @@ async fn connect(
     key: UpstreamKey,
     tls: Option<Arc<NodeTls>>,
     patience: Option<Duration>,
-) -> Result<Box<Upstream>, Reason> {
+) -> Result<Upstream, Reason> {
     let worker = &client.worker;
     client.connection.suspend();
     let timeouts = client.connection.settings.timeouts();

@@ -681,6 +681,8 @@ pub(crate) fn prepare_response(
             headers.remove(CONTENT_LENGTH);
         }
     }
+    // What has no length there ends by itself, and trailers may follow.
+    facts.chunked |= version == Version::HTTP_2 && facts.lengths == 0;
     if facts.upgrade {
         match status {
             StatusCode::SWITCHING_PROTOCOLS | StatusCode::UPGRADE_REQUIRED => {

@@ -383,7 +383,11 @@ pub(crate) fn prepare(
         return Ok(request.map(|_| RequestBody::Empty));
     }
     connection.upload.set(Upload::Active);
-    let wanted = facts.expects_continue.then(|| {
+    let expects = facts.expects_continue;
+    let site = guard.state().and_then(|state| state.site);
+    // What a node of HTTP/2 says to it does not come this far.
+    let asks_node = expects && !site.is_some_and(|it| client.worker.sites.node_http2(it));
+    let wanted = asks_node.then(|| {
         let wanted = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&wanted);
         hyper::ext::on_informational(&mut request, move |informational| {
@@ -394,5 +398,5 @@ pub(crate) fn prepare(
         wanted
     });
     let limit = connection.settings.limits().body_bytes;
-    Ok(request.map(|incoming| RequestBody::new(incoming, connection, limit, wanted)))
+    Ok(request.map(|incoming| RequestBody::new(incoming, connection, limit, wanted, expects)))
 }

@@ -20,7 +20,7 @@ pub(crate) struct Client {
     pub(crate) worker: Rc<Worker>,
     pub(crate) connection: Rc<ClientConnection>,
     /// The connection to the node that has the present request.
-    pub(crate) upstream: RefCell<Option<Box<Upstream>>>,
+    pub(crate) upstream: RefCell<Option<Upstream>>,
     /// The node that has the present request answers nothing any more.
     pub(crate) stranded: Cell<bool>,
     spare: Cell<Option<Box<RequestState>>>,

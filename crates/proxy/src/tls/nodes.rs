@@ -44,7 +44,8 @@ use super::certificate::Certificate;
 use super::node_failure::NodeTlsFailure;
 
 /// What is spoken with nodes (ALPN, RFC 7301).
-const PROTOCOL: &[u8] = b"http/1.1";
+const HTTP1: &[u8] = b"http/1.1";
+const HTTP2: &[u8] = b"h2";
 /// Nodes whose sessions are remembered; beyond them all are forgotten.
 const NODES_MAX: usize = 4096;
 /// Sessions of a node that are remembered.
@@ -72,6 +73,8 @@ pub struct NodeTlsConfig {
     pub name: Option<String>,
     /// What they are shown that ask for a certificate.
     pub certificate: Option<Certificate>,
+    /// Whether HTTP/2 is spoken with them; else HTTP/1.1.
+    pub http2: bool,
 }
 
 impl NodeTlsConfig {
@@ -84,6 +87,7 @@ impl NodeTlsConfig {
             && self.pins == other.pins
             && self.any_certificate == other.any_certificate
             && self.name == other.name
+            && self.http2 == other.http2
             && chain(self) == chain(other)
     }
 
@@ -169,7 +173,8 @@ impl NodeTls {
                 builder.with_client_cert_resolver(Arc::new(shown))
             }
         };
-        config.alpn_protocols = vec![PROTOCOL.to_vec()];
+        let protocol = if rule.http2 { HTTP2 } else { HTTP1 };
+        config.alpn_protocols = vec![protocol.to_vec()];
         Ok(Self {
             id: NodeTlsId::next(),
             rule,

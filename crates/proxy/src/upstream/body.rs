@@ -50,15 +50,17 @@ struct ExpectHold {
 }
 
 impl RequestBody {
-    /// Wraps a body of at most `limit` bytes. With `wanted` it is held back until that is set.
+    /// Wraps a body of at most `limit` bytes. With `wanted` it is held back until that is set; a client that `expects` it is asked
+    /// for it then.
     pub(crate) fn new(
         incoming: ClientBody,
         connection: &Rc<ClientConnection>,
         limit: Option<u64>,
         wanted: Option<Arc<AtomicBool>>,
+        expects: bool,
     ) -> Self {
         // hyper asks by itself, when the body is first read.
-        let is_held_back = wanted.is_some() && matches!(incoming, ClientBody::Http2(_));
+        let is_held_back = expects && matches!(incoming, ClientBody::Http2(_));
         Self::Stream(Box::new(RequestStream {
             incoming,
             is_asked_for: !is_held_back,

@@ -1,13 +1,11 @@
-//! One connection to a node, and the pool of idle ones. A connection is no task: the session
-//! that has it polls it, so an answer costs no detour through the scheduler.
-//!
-//! An idle connection that the node closes is found out by the next user, which gets the request
-//! back unsent, or by the sweep. The pool gives the youngest first, so that what is not needed
-//! grows old and goes.
+//! Connections to nodes: of HTTP/1.1, each for one request at a time, and of HTTP/2, which several requests share; and the pool of them.
 
 pub(crate) mod body;
+mod http1;
+mod http2;
 mod io;
 pub(crate) mod marking;
+mod pool;
 mod waker;
 
 use std::future::Future;
@@ -15,23 +13,26 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use http::{Method, Request, Response, Uri, Version};
+use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
-use hyper::client::conn::http1::{Builder, Connection, SendRequest};
+use hyper::client::conn::http1::Builder;
+use pin_project_lite::pin_project;
 use tidegate_core::throttle::Marks;
 use tidegate_core::topology::{Membership, NodeId, Topology};
 
+use crate::config::Limits;
 use crate::record::stats::WorkerStats;
 use crate::stream::Stream;
 use crate::tls::NodeTlsId;
 use crate::wire::inflow::Scratch;
 use body::RequestBody;
-use io::{NodeIo, UpstreamBytes};
-use waker::Gate;
+use http1::Http1;
+use http2::Http2;
+pub(crate) use pool::Pool;
 
 /// Where a connection goes, and as what: only one that is the same in all of it can stand in for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +45,8 @@ pub(crate) struct UpstreamKey {
     pub(crate) marks: Marks,
     /// The rule by which it speaks TLS; none: it is plain.
     pub(crate) tls: Option<NodeTlsId>,
+    /// Whether it speaks HTTP/2.
+    pub(crate) http2: bool,
 }
 
 impl UpstreamKey {
@@ -58,315 +61,185 @@ impl UpstreamKey {
     }
 }
 
-/// See the module.
-pub(crate) struct Upstream {
-    connection: Option<Connection<NodeIo, RequestBody>>,
-    sender: SendRequest<RequestBody>,
-    ended: bool,
-    gate: Arc<Gate>,
-    waker: Waker,
-    watch: Rc<UpstreamBytes>,
-    key: UpstreamKey,
-    /// The tick at which it went into the pool.
-    parked_at: u64,
-    stats: Arc<WorkerStats>,
-}
-
 /// What connections of one worker share.
 pub(crate) struct UpstreamParts<'a> {
-    pub(crate) builder: &'a Builder,
+    pub(crate) http1: &'a Builder,
+    pub(crate) limits: Limits,
     pub(crate) scratch: Rc<Scratch>,
     pub(crate) stats: Arc<WorkerStats>,
 }
 
+/// What a request goes to its node on.
+pub(crate) enum Upstream {
+    /// A connection of its own.
+    Http1(Box<Http1>),
+    /// A stream of a connection that others use as well.
+    Http2(Http2),
+}
+
 impl Upstream {
-    /// Speaks HTTP on a stream.
+    /// Speaks HTTP on a stream of bytes, by the version that the key has.
     pub(crate) async fn new(
         stream: Stream,
         key: UpstreamKey,
         parts: UpstreamParts<'_>,
-    ) -> Result<Box<Self>, hyper::Error> {
-        let UpstreamParts {
-            builder,
-            scratch,
-            stats,
-        } = parts;
-        let watch = Rc::new(UpstreamBytes::new(scratch));
-        let io = NodeIo::new(stream, Rc::clone(&watch));
-        let (sender, connection) = builder.handshake(io).await?;
-        let gate = Arc::new(Gate::default());
-        if let Some(counters) = stats.node_of(key.node, key.generation) {
-            counters.connects.add(1);
+    ) -> Result<Self, hyper::Error> {
+        Ok(match key.http2 {
+            false => Self::Http1(Box::new(Http1::new(stream, key, parts).await?)),
+            true => Self::Http2(Http2::new(stream, key, parts).await?),
+        })
+    }
+
+    /// Lets others use it as well, where they can.
+    pub(crate) fn share(&self, pool: &mut Pool) {
+        match self {
+            Self::Http1(_) => {}
+            Self::Http2(stream) => pool.share(stream.connection()),
         }
-        Ok(Box::new(Self {
-            connection: Some(connection),
-            sender,
-            ended: false,
-            waker: Waker::from(Arc::clone(&gate)),
-            gate,
-            watch,
-            key,
-            parked_at: 0,
-            stats,
-        }))
+    }
+
+    /// Whether a task of its own drives it, and not the session that has it.
+    pub(crate) fn drives_itself(&self) -> bool {
+        match self {
+            Self::Http1(_) => false,
+            Self::Http2(_) => true,
+        }
     }
 
     /// Hands a request over; it goes out with the next [`drive`](Self::drive). With `capture`
-    /// its bytes are kept, so that it can be sent again.
+    /// it is kept, so that it can be sent again.
     pub(crate) fn send(
         &mut self,
         request: Request<RequestBody>,
         owner: Option<Waker>,
         capture: bool,
     ) -> impl Future<Output = Sent> + use<> {
-        self.gate.set_owner(owner);
-        self.watch.reads.set(0);
-        self.watch.inflow.borrow_mut().expect_head();
-        self.watch.capturing.set(capture);
-        self.watch.sent.borrow_mut().clear();
-        let before = self.gate.hush();
-        let sent = self.sender.try_send_request(request);
-        self.gate.unhush(before);
-        sent
+        match self {
+            Self::Http1(connection) => Sending::Http1 {
+                sending: connection.send(request, owner, capture),
+            },
+            Self::Http2(stream) => Sending::Http2 {
+                sending: stream.send(request, capture),
+            },
+        }
     }
 
     /// Lets the connection do what it can do now. True if it has ended.
     pub(crate) fn drive(&mut self) -> bool {
-        let Some(connection) = &mut self.connection else {
-            return true;
-        };
-        if self.ended {
-            return true;
+        match self {
+            Self::Http1(connection) => connection.drive(),
+            Self::Http2(_) => false,
         }
-        let mut context = Context::from_waker(&self.waker);
-        let polled = self
-            .gate
-            .poll_in_turns(|| Pin::new(&mut *connection).poll(&mut context));
-        // The task that waits for the response learns how it ended.
-        self.ended = polled.is_ready();
-        self.ended
     }
 
     /// Runs `work` without waking the owner, which will drive the connection anyhow.
     pub(crate) fn quietly<T>(&self, work: impl FnOnce() -> T) -> T {
-        let done = self.gate.quietly(work);
-        self.gate.take_woken();
-        done
+        match self {
+            Self::Http1(connection) => connection.quietly(work),
+            Self::Http2(_) => work(),
+        }
     }
 
     /// Gives up an ended connection, so that what waits in it comes back.
     pub(crate) fn give_up(&mut self) {
-        self.connection = None;
+        match self {
+            Self::Http1(connection) => connection.give_up(),
+            Self::Http2(_) => {}
+        }
     }
 
     /// Takes the stream of a connection that has ended in an upgrade, and what was read ahead.
     pub(crate) fn take_stream(&mut self) -> Option<(Stream, Bytes)> {
-        let parts = self.connection.take()?.into_parts();
-        let kept = self.watch.inflow.borrow_mut().take_kept();
-        let early = [&parts.read_buf[..], &kept].concat();
-        Some((parts.io.into_stream().into_tunnel(), early.into()))
+        match self {
+            Self::Http1(connection) => connection.take_stream(),
+            Self::Http2(_) => None,
+        }
     }
 
-    /// Whether the connection is ready for another request.
+    /// Whether the pool may have it back.
     pub(crate) fn settle(&mut self) -> bool {
-        let ready = |this: &Self| {
-            !this.ended && this.sender.is_ready() && !this.watch.inflow.borrow().is_ahead()
-        };
-        ready(self) || (!self.drive() && ready(self))
+        match self {
+            Self::Http1(connection) => connection.settle(),
+            Self::Http2(_) => true,
+        }
     }
 
     /// What its bytes are behind the head that has come: the body that hyper has read from it. False
     /// if what is here of that is malformed.
     pub(crate) fn expect(&self, body: &Incoming, until_end: bool) -> bool {
-        let mut inflow = self.watch.inflow.borrow_mut();
-        if !inflow.seen().found {
-            return true;
+        match self {
+            Self::Http1(connection) => connection.expect(body, until_end),
+            Self::Http2(_) => true,
         }
-        inflow.expect(body, until_end);
-        inflow.check_kept(&self.watch.scratch).is_ok()
     }
 
     /// Interim responses that have come since this was asked last.
     pub(crate) fn take_interims(&self) -> Vec<u8> {
-        self.watch.inflow.borrow_mut().interims.take()
+        match self {
+            Self::Http1(connection) => connection.take_interims(),
+            // hyper does not hand them on.
+            Self::Http2(_) => Vec::new(),
+        }
     }
 
     /// Whether there were more of them than may be.
     pub(crate) fn is_flooded(&self) -> bool {
-        self.watch.inflow.borrow().interims.is_flooded()
+        match self {
+            Self::Http1(connection) => connection.is_flooded(),
+            Self::Http2(_) => false,
+        }
     }
 
-    /// The node that it goes to, if the present request can be sent again so far: its bytes are kept, and
-    /// not one of an answer has come.
+    /// The node that it goes to, if the present request can be sent again so far: it is kept, and
+    /// not one byte of an answer has come.
     pub(crate) fn awaited(&self) -> Option<NodeId> {
-        let silent = self.watch.reads.get() == 0 && !self.ended;
-        (silent && self.watch.capturing.get()).then_some(self.key.node)
+        match self {
+            Self::Http1(connection) => connection.awaited(),
+            Self::Http2(stream) => stream.awaited(),
+        }
     }
 
     /// The request that is [awaited](Self::awaited), as it can be sent again; none if part of it is still here.
     pub(crate) fn awaited_request(&self) -> Option<Request<RequestBody>> {
-        self.awaited()?;
-        parse_again(&self.watch.sent.borrow())
+        match self {
+            Self::Http1(connection) => connection.awaited_request(),
+            Self::Http2(stream) => stream.kept_request(),
+        }
     }
 
     /// What of the present request was sent, if there was no byte of an answer and all of it was
     /// kept: the request as it can be sent again.
     pub(crate) fn unanswered(&self, error: &hyper::Error) -> Option<Request<RequestBody>> {
-        // The end of the stream is a read too.
-        let silent = match self.watch.reads.get() {
-            0 => true,
-            1 => error.is_incomplete_message() || error.is_closed(),
-            _ => false,
-        };
-        if !silent || !self.watch.capturing.get() {
-            return None;
+        match self {
+            Self::Http1(connection) => connection.unanswered(error),
+            Self::Http2(stream) => stream.unanswered(error),
         }
-        parse_again(&self.watch.sent.borrow())
-    }
-}
-
-impl Drop for Upstream {
-    fn drop(&mut self) {
-        count(self, |node| node.closes.add(1));
     }
 }
 
 /// What becomes of a request that was handed over.
 pub(crate) type Sent = Result<Response<Incoming>, TrySendError<Request<RequestBody>>>;
 
-/// A bodyless request from the bytes that were sent.
-fn parse_again(sent: &[u8]) -> Option<Request<RequestBody>> {
-    let lines = sent.iter().filter(|byte| **byte == b'\n').count();
-    let mut fields = vec![httparse::EMPTY_HEADER; lines];
-    let mut parsed = httparse::Request::new(&mut fields);
-    if parsed.parse(sent).ok()?.is_partial() {
-        return None;
-    }
-    let mut request = Request::new(RequestBody::Empty);
-    *request.method_mut() = Method::from_bytes(parsed.method?.as_bytes()).ok()?;
-    *request.uri_mut() = parsed.path?.parse::<Uri>().ok()?;
-    *request.version_mut() = Version::HTTP_11;
-    for field in parsed.headers.iter() {
-        let name = http::HeaderName::from_bytes(field.name.as_bytes()).ok()?;
-        let value = http::HeaderValue::from_bytes(field.value).ok()?;
-        request.headers_mut().append(name, value);
-    }
-    Some(request)
-}
-
-/// Idle connections by node.
-#[derive(Default)]
-#[expect(
-    clippy::vec_box,
-    reason = "a connection is large and changes hands with every request: its box moves instead"
-)]
-pub(crate) struct Pool {
-    nodes: Vec<Vec<Box<Upstream>>>,
-}
-
-impl Pool {
-    /// The youngest idle connection of this key.
-    pub(crate) fn take(&mut self, key: UpstreamKey) -> Option<Box<Upstream>> {
-        let idle = self.nodes.get_mut(key.node.index())?;
-        // The youngest has the same marks, unless some of the node's requests have others.
-        while let Some(place) = idle.iter().rposition(|it| it.key.marks == key.marks) {
-            let upstream = idle.remove(place);
-            // A node that has moved is another server, and one that other rules of TLS are for may be any.
-            let serves = upstream.key == key;
-            count(&upstream, |node| {
-                node.unparked.add(1);
-                node.reuses.add(serves.into());
-            });
-            if serves {
-                return Some(upstream);
-            }
-        }
-        None
-    }
-
-    /// Keeps an idle connection, unless its node is none of the topology's any more or has `most` of them.
-    pub(crate) fn put(
-        &mut self,
-        mut upstream: Box<Upstream>,
-        topology: &Topology,
-        tick: u64,
-        most: usize,
-    ) {
-        if !upstream.key.is_current(topology) {
-            return;
-        }
-        let index = upstream.key.node.index();
-        if self.nodes.len() <= index {
-            self.nodes.resize_with(index + 1, Vec::new);
-        }
-        let idle = &mut self.nodes[index];
-        if idle.len() < most {
-            upstream.gate.set_owner(None);
-            upstream.watch.forget();
-            upstream.parked_at = tick;
-            count(&upstream, |node| node.parked.add(1));
-            idle.push(upstream);
-        }
-    }
-
-    /// Drops what goes to nodes that have left, have another address or are on their way to another site.
-    pub(crate) fn keep(&mut self, topology: &Topology) {
-        for idle in &mut self.nodes {
-            idle.retain(|upstream| {
-                let keep = upstream.key.is_current(topology);
-                if !keep {
-                    count(upstream, |node| node.unparked.add(1));
-                }
-                keep
-            });
-        }
-    }
-
-    /// Drops what was parked before `oldest` or has ended.
-    pub(crate) fn sweep(&mut self, oldest: u64) {
-        for idle in &mut self.nodes {
-            idle.retain_mut(|upstream| {
-                let keep = upstream.parked_at >= oldest && !upstream.drive();
-                if !keep {
-                    count(upstream, |node| node.unparked.add(1));
-                }
-                keep
-            });
-        }
-    }
-
-    /// Drops all.
-    pub(crate) fn clear(&mut self) {
-        self.sweep(u64::MAX);
+pin_project! {
+    /// A request that was handed over, by either version.
+    #[project = SendingProjection]
+    enum Sending<A, B> {
+        Http1 { #[pin] sending: A },
+        Http2 { #[pin] sending: B },
     }
 }
 
-impl Drop for Pool {
-    fn drop(&mut self) {
-        self.clear();
-    }
-}
+impl<A, B> Future for Sending<A, B>
+where
+    A: Future<Output = Sent>,
+    B: Future<Output = Sent>,
+{
+    type Output = Sent;
 
-fn count(upstream: &Upstream, with: impl FnOnce(&crate::record::stats::NodeStats)) {
-    let key = &upstream.key;
-    if let Some(counters) = upstream.stats.node_of(key.node, key.generation) {
-        with(counters);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_sent_can_be_sent_again() {
-        let sent = b"GET /a?b HTTP/1.1\r\nhost: shop\r\ncookie: a\r\ncookie: b\r\n\r\n";
-        let request = parse_again(sent).unwrap();
-        assert_eq!(request.method(), Method::GET);
-        assert_eq!(request.uri(), "/a?b");
-        assert_eq!(request.headers()["host"], "shop");
-        assert_eq!(request.headers().get_all("cookie").iter().count(), 2);
-        assert!(parse_again(&sent[..30]).is_none());
-        assert!(parse_again(b"").is_none());
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Sent> {
+        match self.project() {
+            SendingProjection::Http1 { sending } => sending.poll(context),
+            SendingProjection::Http2 { sending } => sending.poll(context),
+        }
     }
 }

@@ -133,14 +133,17 @@ impl Worker {
         &self,
         stream: Stream,
         key: UpstreamKey,
-    ) -> Result<Box<Upstream>, hyper::Error> {
+    ) -> Result<Upstream, hyper::Error> {
         let builder = self.builder.borrow().clone();
         let parts = UpstreamParts {
-            builder: &builder,
+            http1: &builder,
+            limits: self.base.settings.limits(),
             scratch: Rc::clone(&self.base.scratch),
             stats: Arc::clone(self.base.stats()),
         };
-        Upstream::new(stream, key, parts).await
+        let upstream = Upstream::new(stream, key, parts).await?;
+        upstream.share(&mut self.pool.borrow_mut());
+        Ok(upstream)
     }
 
     /// Takes over the newest topology and settings, and lets go of connections to nodes that have left or moved. Says so, when there is
@@ -163,7 +166,7 @@ impl Worker {
     }
 
     /// Keeps an upstream connection for the next request, if its node may have one.
-    pub(crate) fn park(&self, upstream: Box<Upstream>) {
+    pub(crate) fn park(&self, upstream: Upstream) {
         let most = self.base.settings.limits().pool_per_node;
         let tick = self.base.tick();
         let picker = self.base.cluster.picker.borrow();

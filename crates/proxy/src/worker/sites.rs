@@ -78,6 +78,13 @@ impl SiteSetter {
         self.0.store(Arc::new(next));
     }
 
+    /// Whether HTTP/2 is spoken with a site's nodes.
+    pub fn node_http2(&self, site: SiteId) -> bool {
+        let settings = self.0.load();
+        let config = settings.configs.get(site.index());
+        config.is_some_and(|it| it.node_http2)
+    }
+
     /// How TLS is spoken with a site's nodes, if it is.
     pub fn node_tls(&self, site: SiteId) -> Option<Arc<NodeTls>> {
         let settings = self.0.load();
@@ -241,6 +248,13 @@ impl Sites {
         let sticky = ready.sticky.get(site.index())?.as_ref()?;
         let picker = self.base.cluster.picker.borrow();
         sticky.cookie(site, node, is_tls, picker.topology())
+    }
+
+    /// Whether HTTP/2 is spoken with the site's nodes.
+    pub(crate) fn node_http2(&self, site: SiteId) -> bool {
+        let ready = self.ready.borrow();
+        let config = ready.settings.configs.get(site.index());
+        config.is_some_and(|it| it.node_http2)
     }
 
     /// Whether the site's nodes report their load in responses.

@@ -139,6 +139,7 @@ impl Task {
             node: &self.node,
             site: None,
             tls: None,
+            http2: false,
         };
         loop {
             let result = check(&target, config).await;

@@ -108,6 +108,7 @@ mod tests {
             node: "n1",
             site: Some("shop"),
             tls: None,
+            http2: false,
         };
         let command: Vec<_> = command.iter().map(ToString::to_string).collect();
         testing::runtime().block_on(ask(&target, &command, within))
@@ -184,6 +185,7 @@ mod tests {
             node: "n1",
             site: Some("shop"),
             tls: None,
+            http2: false,
         };
         testing::runtime().block_on(async {
             let begun = async {

@@ -1,36 +1,69 @@
 //! `http`: a request, and the status and body of its answer (RFC 9110, RFC 9112).
 
-use std::net::SocketAddr;
-
 use bytes::Bytes;
 use http::header::{CONNECTION, HOST, USER_AGENT};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tidegate_core::topology::{CheckFailure, HttpCheck};
-use tidegate_proxy::NodeTls;
 
-use super::{ANSWER_BYTES_MAX, Unwell, connect_by, contains};
+use super::{ANSWER_BYTES_MAX, Duplex, Target, Unwell, connect_by, contains};
 
 /// Bytes of a response's head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
-pub(super) async fn ask(
-    address: SocketAddr,
-    tls: Option<&NodeTls>,
-    wanted: &HttpCheck,
-) -> Result<(), Unwell> {
-    let stream = connect_by(address, tls).await?;
-    let host = wanted.host.clone().unwrap_or_else(|| address.to_string());
+pub(super) async fn ask(target: &Target<'_>, wanted: &HttpCheck) -> Result<(), Unwell> {
+    let stream = connect_by(target.address, target.tls).await?;
+    let request = request(target, wanted).map_err(|_| CheckFailure::Malformed("HTTP"))?;
+    match target.http2 {
+        false => by_http1(stream, request, wanted).await,
+        true => by_http2(stream, request, wanted).await,
+    }
+}
+
+fn request(target: &Target<'_>, wanted: &HttpCheck) -> http::Result<Request<Empty<Bytes>>> {
+    let host = wanted.host.clone();
+    let host = host.unwrap_or_else(|| target.address.to_string());
     let request = Request::builder()
         .method(wanted.method.label())
-        .uri(&wanted.path)
-        .header(HOST, host)
-        .header(USER_AGENT, "tidegate-check")
-        .header(CONNECTION, "close")
-        .body(Empty::<Bytes>::new());
-    let request = request.map_err(|_| CheckFailure::Malformed("HTTP"))?;
+        .header(USER_AGENT, "tidegate-check");
+    let request = match (target.http2, target.tls) {
+        (false, _) => request
+            .uri(&wanted.path)
+            .header(HOST, host)
+            .header(CONNECTION, "close"),
+        (true, None) => request.uri(format!("http://{host}{}", wanted.path)),
+        (true, Some(_)) => request.uri(format!("https://{host}{}", wanted.path)),
+    };
+    request.body(Empty::new())
+}
+
+/// By HTTP/2 (RFC 9113), from the first byte.
+async fn by_http2(
+    stream: Box<dyn Duplex>,
+    request: Request<Empty<Bytes>>,
+    wanted: &HttpCheck,
+) -> Result<(), Unwell> {
+    let mut http = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+    http.max_header_list_size(HEAD_BYTES_MAX as u32);
+    let (mut sender, connection) = (http.handshake(TokioIo::new(stream)).await)
+        .map_err(|error: hyper::Error| failure(&error))?;
+    let answer = async {
+        let answer = sender.send_request(request).await;
+        judge(answer.map_err(|error| failure(&error))?, wanted).await
+    };
+    tokio::select! {
+        judged = answer => Ok(judged?),
+        () = async { connection.await.ok(); std::future::pending().await } => Err(CheckFailure::Broken.into()),
+    }
+}
+
+async fn by_http1(
+    stream: Box<dyn Duplex>,
+    request: Request<Empty<Bytes>>,
+    wanted: &HttpCheck,
+) -> Result<(), Unwell> {
     let mut http = hyper::client::conn::http1::Builder::new();
     http.max_buf_size(HEAD_BYTES_MAX);
     let (mut sender, connection) = (http.handshake(TokioIo::new(stream)).await)
@@ -114,7 +147,14 @@ mod tests {
                 head.truncate(read);
                 String::from_utf8(head).unwrap()
             });
-            let result = ask(address, None, &wanted).await;
+            let target = Target {
+                address,
+                node: "n1",
+                site: None,
+                tls: None,
+                http2: false,
+            };
+            let result = ask(&target, &wanted).await;
             (result, server.await.unwrap())
         })
     }

@@ -186,6 +186,9 @@ table! {
         nodes: Option<SiteNodesFile> = None;
         /// TLS with its nodes, those that move here among them; not set: plain HTTP.
         node_tls: Option<NodeTlsFile> = None;
+        /// What is spoken with its nodes: `h2` is HTTP/2, from the first byte or as TLS agrees on it, which servers of gRPC want. See
+        /// [http2.md](http2.md).
+        node_protocol: ProtocolName = ProtocolName::Http1;
     }
 }
 

@@ -61,6 +61,7 @@ pub(super) fn config(
         load_header: site.load_header.value,
         // It is read with the other certificates.
         node_tls: None,
+        node_http2: false,
     })
 }
 

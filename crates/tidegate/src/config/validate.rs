@@ -37,6 +37,7 @@ use super::file::{
 use super::problem::{Problem, Problems};
 use super::reconfigure::{reconfigure, warm_up};
 use super::setting::{At, unknown_name};
+use super::tls::ProtocolName;
 use super::values::Auto;
 use super::{
     Admin, Config, FrontEnd, NodeRead, Resource, Secrets, Source, culprits, group, notes,
@@ -338,6 +339,7 @@ impl Checker<'_> {
             let config = site::config(site, kind, nodes, secrets, &self.folder, self.problems);
             Some(SiteConfig {
                 node_tls: node_tls?,
+                node_http2: site.node_protocol.value == ProtocolName::Http2,
                 ..config?
             })
         };

@@ -31,6 +31,8 @@ struct Asked<'a> {
     check: &'a CheckConfig,
     /// How TLS is spoken with the site's nodes, if it is.
     tls: Option<&'a NodeTls>,
+    /// Whether HTTP/2 is spoken with them.
+    http2: bool,
 }
 
 /// How a check went; none of it if this machine could not ask.
@@ -43,6 +45,7 @@ pub(super) fn of_sites(config: &Config, front_end: &FrontEnd) -> Vec<Diagnosis> 
         let site = cluster.sites.get(node.site.index());
         let config = front_end.sites.get(node.site.index());
         let tls = config.and_then(|it| it.node_tls.as_deref());
+        let http2 = config.is_some_and(|it| it.node_http2);
         site.into_iter().flat_map(move |site| {
             site.health.checks.iter().map(move |check| {
                 let mut address = node.address;
@@ -53,6 +56,7 @@ pub(super) fn of_sites(config: &Config, front_end: &FrontEnd) -> Vec<Diagnosis> 
                     address,
                     check,
                     tls: tls.filter(|_| check.tls),
+                    http2: http2 && check.port.is_none(),
                 }
             })
         })
@@ -69,6 +73,7 @@ pub(super) fn of_agent(config: &Config, agent: &AgentConfig) -> Vec<Diagnosis> {
         address: check.address,
         check: &check.config,
         tls: None,
+        http2: false,
     });
     ask_all(config, &all.collect::<Vec<_>>())
 }
@@ -102,6 +107,7 @@ fn ask(asked: &Asked<'_>, is_own_user: bool) -> Diagnosis {
         node: asked.node,
         site: asked.site,
         tls: asked.tls,
+        http2: asked.http2,
     };
     let answer = check::check(&target, asked.check);
     let answer = runtime().map(|runtime| runtime.block_on(answer));
@@ -209,6 +215,7 @@ mod tests {
             address: ([10, 0, 0, 1], 6379).into(),
             check,
             tls: None,
+            http2: false,
         }
     }
 

@@ -756,11 +756,18 @@ fn unseen(before: &Begun, after: &Begun) -> Vec<String> {
         let believes_other = rules.is_some_and(|(was, is)| !was.is_same(is));
         let site = &site.name;
         let rules = believes_other.then(|| {
-            format!("site {site} believes other certificates of its nodes, or shows them another one")
+            format!(
+                "site {site} believes other certificates of its nodes, or shows them another one"
+            )
+        });
+        let speaks_other = was.is_some_and(|was| was.node_http2 != config.node_http2);
+        let versions = speaks_other.then(|| {
+            format!("new connections to the nodes of site {site} speak another version of HTTP")
         });
         [
             other(bodies, "bodies of answers"),
             other(secrets, "keys of its cookies"),
+            versions,
             rules,
         ]
     });

@@ -7,6 +7,7 @@ pub(crate) mod culprits;
 pub(crate) mod greedy;
 pub(crate) mod haproxy;
 pub(crate) mod http2;
+pub(crate) mod http2_node;
 pub(crate) mod mirror;
 pub(crate) mod moving;
 pub(crate) mod name_server;
@@ -167,6 +168,12 @@ pub(crate) fn free_address() -> SocketAddr {
 pub(crate) fn free_address_at(ip: IpAddr) -> SocketAddr {
     let listener = TcpListener::bind((ip, 0)).unwrap();
     listener.local_addr().unwrap()
+}
+
+/// Two that differ.
+fn free_addresses() -> [SocketAddr; 2] {
+    let both = [(); 2].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+    both.map(|it| it.local_addr().unwrap())
 }
 
 /// A folder of this test, emptied at its start.
@@ -442,7 +449,7 @@ impl FrontEnd {
     }
 
     fn launch(mut command: Command, folder: &Path, configuration: &str, more: &str) -> Self {
-        let (address, admin) = (free_address(), free_address());
+        let [address, admin] = free_addresses();
         let file = folder.join("tidegate.toml");
         let text = format!(
             "{configuration}\n[admin]\naddress = \"{admin}\"\n{more}\n[[listener]]\naddress = \"{address}\"\n"

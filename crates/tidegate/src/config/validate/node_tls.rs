@@ -14,7 +14,7 @@ use crate::config::address::NodeAddress;
 use crate::config::file::{ConfigFile, SiteFile};
 use crate::config::problem::Problem;
 use crate::config::setting::At;
-use crate::config::tls::NodeTlsFile;
+use crate::config::tls::{NodeTlsFile, ProtocolName};
 
 /// What a pin begins with.
 const PIN: &str = "sha256/";
@@ -46,6 +46,7 @@ impl Checker<'_> {
             any_certificate: rule.dangerously_trust_any_certificate.value,
             name,
             certificate,
+            http2: site.node_protocol.value == ProtocolName::Http2,
         });
         let made = made.map_err(|error| {
             self.problem(at, format!("cannot use this TLS: {error}"), "here");
