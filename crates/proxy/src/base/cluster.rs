@@ -49,6 +49,14 @@ impl Cluster {
         self.picker.borrow().topology().routes.site(host, path)
     }
 
+    /// The site of this name.
+    pub(crate) fn site_named(&self, name: &str) -> Option<SiteId> {
+        let picker = self.picker.borrow();
+        let mut sites = picker.topology().sites.iter();
+        let index = sites.position(|site| &*site.name == name)?;
+        Some(SiteId(index as u32))
+    }
+
     /// What a request is, as far as its costs go.
     pub(crate) fn kind(&self, site: SiteId, method: &str, target: &str) -> Kind {
         self.picker.borrow().kind_of(site, method, target)

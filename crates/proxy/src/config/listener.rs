@@ -42,6 +42,8 @@ pub struct ListenerPlan {
     pub redirects_to: Option<u16>,
     /// What is spoken.
     pub protocols: Protocols,
+    /// The name of the site whose nodes connections go to as they are; none: they are HTTP.
+    pub tcp_site: Option<Arc<str>>,
 }
 
 /// Versions of HTTP that a listener speaks: TLS offers them, and where there is none, a client's first bytes say which it is.

@@ -195,13 +195,40 @@ async fn attempt(
     poll_fn(|context| poll_head(client, guard, sending.as_mut(), &traits, context)).await
 }
 
-/// A connection to a node; `patience` is its route's, if that has some of its own.
+/// Connects to the ticket's node, or to others while that fails: a stream of bytes, on which nothing was said.
+pub(crate) async fn open(client: &Client, guard: &mut RequestGuard) -> Result<Stream, Reason> {
+    loop {
+        let key = upstream_key(&client.worker, guard).ok_or(Reason::NoNode)?;
+        let site = guard.state().and_then(|state| state.site);
+        let tls = site.and_then(|it| client.worker.sites.node_tls(it));
+        let reason = match dial(client, key, tls, None).await {
+            Ok(stream) => return Ok(stream),
+            Err(reason) => reason,
+        };
+        let nothing = Request::new(RequestBody::Empty);
+        retry::after(client, guard, Failure::of_node(reason, nothing))?;
+    }
+}
+
+/// A connection on which HTTP is spoken; `patience` is its route's, if that has some of its own.
 async fn connect(
     client: &Client,
     key: UpstreamKey,
     tls: Option<Arc<NodeTls>>,
     patience: Option<Duration>,
 ) -> Result<Upstream, Reason> {
+    let stream = dial(client, key, tls, patience).await?;
+    let upstream = client.worker.upstream(stream, key).await;
+    upstream.map_err(|_| Reason::ConnectFailed)
+}
+
+/// A connection, in the time that one may take.
+async fn dial(
+    client: &Client,
+    key: UpstreamKey,
+    tls: Option<Arc<NodeTls>>,
+    patience: Option<Duration>,
+) -> Result<Stream, Reason> {
     let worker = &client.worker;
     client.connection.suspend();
     let timeouts = client.connection.settings.timeouts();
@@ -221,11 +248,7 @@ async fn connect(
         Ok(Stream::of_node(shaken?))
     };
     let connected = tokio::time::timeout(patience, connecting).await;
-    let stream = connected.unwrap_or(Err(Reason::ConnectTimeout))?;
-    worker
-        .upstream(stream, key)
-        .await
-        .map_err(|_| Reason::ConnectFailed)
+    connected.unwrap_or(Err(Reason::ConnectTimeout))
 }
 
 fn make_ready(stream: &TcpStream, keepalive: Duration) -> io::Result<()> {

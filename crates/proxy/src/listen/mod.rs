@@ -11,6 +11,7 @@ mod linger;
 mod listeners;
 mod respond;
 mod serve;
+mod tcp;
 
 pub(crate) use accept::{Listener, accept};
 pub(crate) use clients::Clients;

@@ -21,6 +21,7 @@ use super::introduction::introduced;
 use super::io::ClientIo;
 use super::linger::linger;
 use super::respond::{Service, respond};
+use super::tcp;
 use crate::connection::{ClientConnection, Phase};
 use crate::record::reason::Reason;
 use crate::refusal::ready_made;
@@ -44,7 +45,6 @@ enum End {
 
 /// Serves one connection.
 pub(crate) async fn serve(clients: Rc<Clients>, stream: TcpStream, client: Rc<Client>, seat: Seat) {
-    let worker = &clients.worker;
     let mut registered = Registered::new(&clients, &client, seat);
     let (client, stream) = match client.connection.plan.balancers.is_empty() {
         true => (client, stream),
@@ -65,12 +65,22 @@ pub(crate) async fn serve(clients: Rc<Clients>, stream: TcpStream, client: Rc<Cl
             None => return,
         },
     };
-    if stream.is_http2() || !client.connection.plan.protocols.http1 {
-        return http2::serve(&clients, &client, stream, Bytes::new()).await;
+    let plan = &client.connection.plan;
+    // Each in memory of its own: most connections are of the last kind.
+    if let Some(site) = &plan.tcp_site {
+        Box::pin(tcp::serve(&client, stream, site)).await;
+    } else if stream.is_http2() || !plan.protocols.http1 {
+        Box::pin(http2::serve(&clients, &client, stream, Bytes::new())).await;
+    } else {
+        serve_http1(&clients, &client, stream).await;
     }
+}
+
+/// Serves one of HTTP/1, or of HTTP/2 where it begins so.
+async fn serve_http1(clients: &Rc<Clients>, client: &Rc<Client>, stream: Stream) {
     let io = ClientIo::new(stream, Rc::clone(&client.connection));
     let service = Rc::new(Service {
-        client: Rc::clone(&client),
+        client: Rc::clone(client),
         tunnel: Cell::new(None),
     });
     let answering = {
@@ -80,7 +90,7 @@ pub(crate) async fn serve(clients: Rc<Clients>, stream: TcpStream, client: Rc<Cl
         })
     };
     let mut served = clients.builder.borrow().serve_connection(io, answering);
-    let end = poll_fn(|context| poll(&client, &mut served, context)).await;
+    let end = poll_fn(|context| poll(client, &mut served, context)).await;
     let limit = client.connection.settings.timeouts().linger;
     let connection = &client.connection;
     match end {
@@ -88,16 +98,17 @@ pub(crate) async fn serve(clients: Rc<Clients>, stream: TcpStream, client: Rc<Cl
             let parts = served.into_parts();
             if let Some(tunnel) = service.tunnel.take() {
                 let early = read_so_far(connection, &parts.read_buf);
-                return tunnel.run(&client, parts.io.into_stream(), early).await;
+                return tunnel.run(client, parts.io.into_stream(), early).await;
             }
             if result.is_err() && connection.begins_http2() {
                 let early = read_so_far(connection, &parts.read_buf);
-                return http2::serve(&clients, &client, parts.io.into_stream(), early).await;
+                let stream = parts.io.into_stream();
+                return Box::pin(http2::serve(clients, client, stream, early)).await;
             }
             let malformed = connection.malformed.take();
             let parse_error = result.is_err_and(|error| error.is_parse());
             if let Some(reason) = malformed.or(parse_error.then_some(Reason::BadRequest)) {
-                enter_headless(&client, reason);
+                enter_headless(client, reason);
             }
             // An answer that came before the whole request must be read as well.
             let unread = connection.inflow.borrow().is_in_body();
@@ -106,7 +117,7 @@ pub(crate) async fn serve(clients: Rc<Clients>, stream: TcpStream, client: Rc<Cl
             }
         }
         End::HeadTimeout => {
-            enter_headless(&client, Reason::HeadTimeout);
+            enter_headless(client, Reason::HeadTimeout);
             let stream = served.into_parts().io.into_stream();
             let answer = ready_made(Reason::HeadTimeout);
             linger(stream, Some(answer), limit).await;
@@ -116,7 +127,7 @@ pub(crate) async fn serve(clients: Rc<Clients>, stream: TcpStream, client: Rc<Cl
             true => Reason::AnswerSlow,
             false => Reason::ClientStalled,
         }),
-        End::Cut => connection.abandon.set(worker.base.drain.cut_for.get()),
+        End::Cut => connection.abandon.set(connection.base.drain.cut_for.get()),
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use http::header::UPGRADE;
-use http::{Request, Response, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::Body;
 use tidegate_core::picker::Arrival;
 use tidegate_core::throttle::lowered;
@@ -27,6 +27,9 @@ use crate::record::reason::Reason;
 use crate::route;
 use crate::upstream::body::RequestBody;
 use crate::wire::client_body::ClientBody;
+
+/// The method of a connection that is passed on as it is, in the log and wherever requests are told apart.
+pub(crate) const CONNECTION: &str = "TCP";
 
 /// What of a request matters once it is on its way.
 #[derive(Clone, Copy, Debug)]
@@ -100,6 +103,36 @@ pub(crate) fn admit(
         Some(wait) => Admitted::Waits(traits, wait),
         None => Admitted::Ready(traits),
     })
+}
+
+/// Lets a connection in that is passed on as it is, as one request of the site, and asks for a node: it has one now, or waits.
+pub(crate) fn admit_connection(
+    client: &Client,
+    guard: &mut RequestGuard,
+    site: &str,
+) -> Result<Option<InQueue>, Reason> {
+    let (worker, base) = (&client.worker, &client.worker.base);
+    let seat = worker.tunnels.take().ok_or(Reason::TooManyTunnels)?;
+    base.cluster.refresh();
+    let site = base.cluster.site_named(site).ok_or(Reason::NoSite)?;
+    let state = guard.state().ok_or(Reason::ClientGone)?;
+    state.site = Some(site);
+    state.tunnel = Some(AskedTunnel {
+        _seat: seat,
+        protocols: Vec::new(),
+    });
+    let now = state.arrived_at;
+    if let Some(counters) = base.stats().site(site) {
+        counters.requests.add(1);
+    }
+    let arrival = Arrival {
+        site,
+        priority: worker.sites.priority(site, "/", &HeaderMap::new()),
+        kind: base.cluster.kind(site, CONNECTION, "/"),
+        throttled: false,
+        id: worker.queue.number(),
+    };
+    pick(client, guard, &arrival, now)
 }
 
 /// Waits for its turn and for room: then the request has a node.
@@ -199,7 +232,8 @@ async fn until_picked(
     }
 }
 
-async fn until_room(
+/// Waits for room: then the request has a node.
+pub(crate) async fn until_room(
     client: &Client,
     guard: &mut RequestGuard,
     waiting: InQueue,

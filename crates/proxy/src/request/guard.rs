@@ -5,7 +5,7 @@
 use std::rc::Rc;
 
 use http::uri::PathAndQuery;
-use http::{HeaderMap, Request};
+use http::{HeaderMap, Request, StatusCode};
 use tidegate_core::classes::Words;
 use tidegate_core::picker::{Outcome, Ticket};
 use tidegate_core::throttle::ThrottleId;
@@ -139,6 +139,11 @@ impl RequestGuard {
             500.. => Outcome::ServerError,
             _ => Outcome::Success,
         });
+    }
+
+    /// The node is there, and its connection is passed on: that is all that is known of its answer.
+    pub(crate) fn on_connected(&mut self) {
+        self.on_head(StatusCode::OK.as_u16(), true);
     }
 
     /// The node has not answered, or with what is no answer.

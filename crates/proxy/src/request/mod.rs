@@ -7,7 +7,9 @@ mod pick;
 mod redirect;
 mod state;
 
-pub(crate) use admit::{Admitted, RequestTraits, Wait, admit, prepare, waited};
+pub(crate) use admit::{
+    Admitted, CONNECTION, RequestTraits, Wait, admit, admit_connection, prepare, until_room, waited,
+};
 pub(crate) use client::Client;
 pub(crate) use guard::{RequestGuard, enter_headless};
 pub(crate) use pick::dispatch;

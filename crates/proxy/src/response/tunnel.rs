@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::connection::{Phase, Upload};
 use crate::record::reason::Reason;
 use crate::request::{Client, RequestGuard};
+use crate::stream::Stream;
 
 /// Bytes that are held in each direction.
 const BUFFER_BYTES: usize = 16 << 10;
@@ -60,6 +61,13 @@ impl Tunnel {
         client.connection.suspend();
         client.connection.end_total();
         Ok(Self { guard, node, early })
+    }
+
+    /// Of a connection that is passed on as it is. It is at work at its node until it ends, and holds room there.
+    pub(crate) fn of_connection(client: &Client, guard: RequestGuard, node: Stream) -> Self {
+        client.connection.end_rest();
+        let early = Bytes::new();
+        Self { guard, node, early }
     }
 
     /// Carries bytes until the end.

@@ -144,6 +144,9 @@ table! {
         /// Versions of HTTP that are spoken, the best first: `tls` offers them, and without it clients' first bytes say which it is. See
         /// [http2.md](http2.md).
         protocols: Vec<At<ProtocolName>> = ProtocolName::both();
+        /// Pass connections on as they are to nodes of this site, each as one request: for protocols other than HTTP. With `tls` it ends here.
+        /// See [tcp.md](tcp.md). Not set: they are HTTP.
+        tcp_site: Option<String> = None;
     }
     later { http3: "HTTP/3" }
 }
@@ -153,7 +156,8 @@ table! {
     pub(crate) struct SiteFile {
         /// Its name: letters, digits, `.`, `-` and `_`.
         name: String;
-        /// Hosts that it serves: exact, `*.suffix`, or `*` for all that no other site serves.
+        /// Hosts that it serves: exact, `*.suffix`, or `*` for all that no other site serves; none (`[]`) where listeners pass
+        /// connections on to it (`tcp_site`).
         hosts: Vec<At<String>> = vec![At::default_of("*".into())];
         /// Path prefixes that it serves, on segment boundaries; empty means all.
         paths: Vec<At<String>> = Vec::new();

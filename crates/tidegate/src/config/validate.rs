@@ -258,6 +258,7 @@ impl Checker<'_> {
     fn front_end(&mut self, file: &ConfigFile) -> Option<FrontEnd> {
         self.presence(file);
         let listeners = self.listeners(&file.listener, &file.admin.address);
+        self.tcp_sites(&file.listener, &file.site);
         let sites = self.sites(file);
         // A broken shared key is reported once, not for every node.
         let key_file = &file.load.key_file;
@@ -438,7 +439,10 @@ impl Checker<'_> {
         self.names("site", &names);
         let mut served = BTreeMap::new();
         for site in sites {
-            self.routes(site, &mut served);
+            let name = Some(&site.name.value);
+            let mut listeners = file.listener.iter();
+            let has_listener = listeners.any(|it| it.tcp_site.value.as_ref() == name);
+            self.routes(site, has_listener, &mut served);
             self.limits(site);
         }
         let mut spec = |site: &At<SiteFile>| SiteSpec {
@@ -518,13 +522,14 @@ impl Checker<'_> {
         }
     }
 
-    /// Hosts and paths are well formed and no two sites share a pair of them.
+    /// Hosts and paths are well formed and no two sites share a pair of them. One that has a listener of its own may have none.
     fn routes(
         &mut self,
         site: &SiteFile,
+        has_listener: bool,
         served: &mut BTreeMap<(String, String), (Range<usize>, String)>,
     ) {
-        if site.hosts.is_empty() {
+        if site.hosts.is_empty() && !has_listener {
             let message = format!("site `{}` has no hosts", site.name.value);
             self.problem(site.hosts.place(), message, "use [\"*\"] for all others");
         }

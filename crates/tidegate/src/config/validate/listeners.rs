@@ -13,9 +13,9 @@ use tidegate_remote::clock;
 
 use super::super::address::overlap;
 use super::super::bounded;
-use super::super::file::ListenerFile;
+use super::super::file::{ListenerFile, SiteFile};
 use super::super::problem::Problem;
-use super::super::setting::At;
+use super::super::setting::{At, unknown_name};
 use super::super::tls::{
     CertificateFile, ClientCertificatesFile, OtherHostsName, ProtocolName, TlsFile, TlsVersionName,
 };
@@ -71,11 +71,13 @@ impl Checker<'_> {
 
     fn listener(&mut self, file: &ListenerFile) -> Option<ListenerConfig> {
         let protocols = self.protocols(file)?;
+        let tcp_site = file.tcp_site.value.as_deref().map(Arc::from);
         let balancers = self.client_networks(&file.proxy_protocol)?.into();
         let plan = match &file.tls.value {
             None => ListenerPlan {
                 balancers,
                 protocols,
+                tcp_site,
                 redirects_to: self.redirects_to(file),
                 ..ListenerPlan::default()
             },
@@ -92,11 +94,31 @@ impl Checker<'_> {
                     tls: Some(Arc::new(self.tls(tls, file)?)),
                     redirects_to: None,
                     protocols,
+                    tcp_site,
                 }
             }
         };
         let address = file.address.value;
         Some(ListenerConfig { address, plan })
+    }
+
+    /// Connections are passed on to a site that there is, and none of them is HTTP.
+    pub(super) fn tcp_sites(&mut self, listeners: &[At<ListenerFile>], sites: &[At<SiteFile>]) {
+        let named = listeners.iter().filter(|it| it.tcp_site.value.is_some());
+        for listener in named {
+            let name = listener.tcp_site.value.as_deref().unwrap_or_default();
+            let names = sites.iter().map(|site| site.name.value.as_str());
+            if !names.clone().any(|it| it == name) {
+                let at = listener.tcp_site.place();
+                let problem = unknown_name(at, "site", name, names);
+                self.problems.push(problem);
+            }
+            if listener.redirect_to_https.value {
+                let message = "a listener with `tcp_site` has no requests to redirect";
+                let label = "only where connections are HTTP";
+                self.problem(listener.redirect_to_https.place(), message, label);
+            }
+        }
     }
 
     fn protocols(&mut self, file: &ListenerFile) -> Option<Protocols> {
@@ -136,7 +158,11 @@ impl Checker<'_> {
                 TlsVersionName::Tls13 => TlsVersion::Tls13,
             },
             clients: clients.map_or(Some(None), |it| it.map(Some))?,
-            protocols: listener.protocols.iter().map(|it| it.value.label()).collect(),
+            protocols: listener
+                .protocols
+                .iter()
+                .map(|it| it.value.label())
+                .collect(),
         };
         let made = ServerTls::new(config).map_err(|error| {
             let at = listener.tls.place();
