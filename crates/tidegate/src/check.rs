@@ -15,6 +15,7 @@
 mod dns;
 mod exec;
 mod ftp;
+mod grpc;
 mod http;
 #[cfg(any(test, feature = "fuzzing"))]
 #[path = "../../../fuzz/invariants/service_answers.rs"]
@@ -387,6 +388,7 @@ async fn ask(target: &Target<'_>, config: &CheckConfig) -> Result<(), Unwell> {
         CheckRequest::Smb => smb::ask(address).await,
         CheckRequest::Exec(command) => exec::ask(target, command, config.timeout).await,
         CheckRequest::Http(wanted) => http::ask(target, wanted).await,
+        CheckRequest::Grpc(service) => grpc::ask(target, service).await,
     }
 }
 

@@ -232,3 +232,29 @@ fn a_real_server_is_asked_with_tls_and_without() {
     let log = std::fs::read_to_string(secure.join("nginx/access.log")).unwrap();
     assert!(log.lines().all(|line| line == "HTTP/2.0"), "{log}");
 }
+
+#[test]
+fn a_server_of_grpc_says_whether_it_serves() {
+    let stops = Path::new(env!("CARGO_TARGET_TMPDIR")).join("grpc-one-stops");
+    if stops.exists() {
+        std::fs::remove_file(&stops).unwrap();
+    }
+    let nodes = ["grpc-one", "grpc-two"].map(Http2Node::start);
+    let addresses = nodes.each_ref().map(|it| it.address);
+    let check = "check = { kind = \"grpc\", interval = \"100ms\", fall = 1, rise = 1 }\npolicy = \"round_robin\"\n";
+    let front_end = front_end("http2-nodes-grpc", &addresses, check);
+    let answers = || [0, 1].map(|_| front_end.get("shop.example", "/").body);
+    eventually("both serve", || {
+        let mut names = answers();
+        names.sort();
+        (names == ["grpc-one", "grpc-two"]).then_some(())
+    });
+    std::fs::write(&stops, "").unwrap();
+    eventually("one is out", || (answers() == ["grpc-two", "grpc-two"]).then_some(()));
+    std::fs::remove_file(&stops).unwrap();
+    eventually("it is back", || {
+        let mut names = answers();
+        names.sort();
+        (names == ["grpc-one", "grpc-two"]).then_some(())
+    });
+}

@@ -45,6 +45,8 @@ pub enum CheckRequest {
     Exec(Vec<String>),
     /// What it answers.
     Http(HttpCheck),
+    /// Whether this service of gRPC serves; empty: the whole server.
+    Grpc(String),
 }
 
 /// Bytes, and what is wanted of the answer.

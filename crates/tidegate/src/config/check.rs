@@ -35,6 +35,8 @@ const LOGIN_BYTES_MAX: usize = 256;
 /// Words of a command, and bytes of all of them.
 const WORDS_MAX: usize = 64;
 const COMMAND_BYTES_MAX: usize = 8 << 10;
+/// Bytes of the name of a service of gRPC.
+const SERVICE_BYTES_MAX: usize = 120;
 /// Letters of a label.
 const LABEL_MAX: usize = 64;
 /// The password of a user without a file: `anonymous` may have any.
@@ -66,6 +68,8 @@ table! {
         /// tcp, udp: what the first 64 KiB of the answer must contain. Not set: after `send` any answer will do; without
         /// both, a connection.
         expect: Option<Payload> = None;
+        /// grpc: the service that is asked about. Not set: the server as a whole.
+        service: Option<String> = None;
         /// dns: the name that is asked for.
         name: Option<String> = None;
         /// dns: which records of it.
@@ -85,9 +89,9 @@ table! {
         /// `[[agent.check]]`: the service's address, if it is not this host's loopback.
         address: Option<String> = None;
         /// Another port than that of requests. Not set: 53 for `dns`, 21 for `ftp`, 2049 for `nfs`, 445 for `smb`.
-        /// `[[agent.check]]` needs it for `http`, `tcp` and `udp`.
+        /// `[[agent.check]]` needs it for `grpc`, `http`, `tcp` and `udp`.
         port: Option<u32> = None, in Some(1)..=Some(65_535);
-        /// http, tcp: whether nodes are asked through TLS, as the site's `node_tls` has it. Not set: where that is set, and the check has
+        /// http, tcp, grpc: whether nodes are asked through TLS, as the site's `node_tls` has it. Not set: where that is set, and the check has
         /// no `port`.
         tls: Option<bool> = None;
         /// Time between two checks of a node, from each front-end; or of a service, from its agent.
@@ -99,7 +103,6 @@ table! {
         /// Checks in a row that a node must fail to get none.
         fall: u32 = 3, in 1..=ROW_MAX;
     }
-    later { grpc: "health checks by gRPC" }
 }
 
 /// The checks of a site: one table, or a list of them.
@@ -163,8 +166,9 @@ names! {
         Smb = "smb",
         /// A program that ends well.
         Exec = "exec",
+        /// gRPC's own word on whether it serves.
+        Grpc = "grpc",
     }
-    later { "grpc" }
 }
 
 names! {
@@ -370,6 +374,7 @@ fn check(
         }),
         CheckKindName::Smb => CheckRequest::Smb,
         CheckKindName::Exec => CheckRequest::Exec(command(file, asks, problems)),
+        CheckKindName::Grpc => CheckRequest::Grpc(grpc_service(file, problems)),
         CheckKindName::Http => {
             wrong_request(file, problems);
             CheckRequest::Http(http_check(file, asks))
@@ -398,14 +403,14 @@ fn speaks_tls(file: &CheckFile, asks: &Asks<'_>, problems: &mut Problems) -> boo
         let message = "by which rules does this check speak TLS?";
         problems.push(Problem::new(file.tls.place(), message, label));
     }
-    let usual =
-        [CheckKindName::Http, CheckKindName::Tcp].contains(&file.kind.value) && file.port.is_none();
+    let kinds = [CheckKindName::Http, CheckKindName::Tcp, CheckKindName::Grpc];
+    let usual = kinds.contains(&file.kind.value) && file.port.is_none();
     has_rule && file.tls.value.unwrap_or(usual)
 }
 
 /// Notes where a check's address or port is not as it can be.
 fn wrong_target(file: &At<CheckFile>, asks: &Asks<'_>, problems: &mut Problems) {
-    use CheckKindName::{Http, Tcp, Udp};
+    use CheckKindName::{Grpc, Http, Tcp, Udp};
     match asks {
         Asks::EachNode(_) if file.address.is_some() => {
             let message = "a site's check has no `address`";
@@ -413,7 +418,9 @@ fn wrong_target(file: &At<CheckFile>, asks: &Asks<'_>, problems: &mut Problems) 
             let problem = Problem::new(file.address.place(), message, label);
             problems.push(problem.help("leave it out; `[[agent.check]]` has one"));
         }
-        Asks::OwnHost if [Http, Tcp, Udp].contains(&file.kind.value) && file.port.is_none() => {
+        Asks::OwnHost
+            if [Grpc, Http, Tcp, Udp].contains(&file.kind.value) && file.port.is_none() =>
+        {
             let message = format!(
                 "a service check of kind `{}` needs `port`",
                 file.kind.label()
@@ -432,7 +439,11 @@ fn wrong_target(file: &At<CheckFile>, asks: &Asks<'_>, problems: &mut Problems) 
 /// Where servers of this kind listen, if it is not where requests go.
 fn usual_port(kind: CheckKindName) -> Option<u16> {
     match kind {
-        CheckKindName::Http | CheckKindName::Tcp | CheckKindName::Udp | CheckKindName::Exec => None,
+        CheckKindName::Http
+        | CheckKindName::Tcp
+        | CheckKindName::Udp
+        | CheckKindName::Exec
+        | CheckKindName::Grpc => None,
         CheckKindName::Dns => Some(53),
         CheckKindName::Ftp => Some(21),
         CheckKindName::Nfs => Some(2049),
@@ -465,6 +476,16 @@ fn bytes_check(file: &CheckFile, problems: &mut Problems) -> BytesCheck {
         send: bytes(&file.send),
         expect: bytes(&file.expect),
     }
+}
+
+fn grpc_service(file: &CheckFile, problems: &mut Problems) -> String {
+    let service = file.service.value.clone().unwrap_or_default();
+    if service.len() > SERVICE_BYTES_MAX {
+        let message = format!("a service's name of {} bytes", service.len());
+        let label = format!("at most {SERVICE_BYTES_MAX}");
+        problems.push(Problem::new(file.service.place(), message, label));
+    }
+    service
 }
 
 fn dns_check(file: &CheckFile, problems: &mut Problems) -> DnsCheck {
@@ -614,7 +635,7 @@ fn command(file: &CheckFile, asks: &Asks<'_>, problems: &mut Problems) -> Vec<St
 
 /// Keys that a check of this kind does not have. Defaults are no mistake: `tidegate config` prints them.
 fn keys_of_other_kinds(file: &CheckFile, problems: &mut Problems) {
-    use CheckKindName::{Dns, Exec, Ftp, Http, Nfs, Tcp, Udp};
+    use CheckKindName::{Dns, Exec, Ftp, Grpc, Http, Nfs, Tcp, Udp};
     let usual: CheckFile = defaults();
     let kind = file.kind.value;
     let mut key =
@@ -653,7 +674,8 @@ fn keys_of_other_kinds(file: &CheckFile, problems: &mut Problems) {
         file.expect.is_none(),
         &[Tcp, Udp],
     );
-    key("tls", &file.tls.at, file.tls.is_none(), &[Http, Tcp]);
+    key("tls", &file.tls.at, file.tls.is_none(), &[Http, Tcp, Grpc]);
+    key("service", &file.service.at, file.service.is_none(), &[Grpc]);
     key("name", &file.name.at, file.name.is_none(), &[Dns]);
     key(
         "record",

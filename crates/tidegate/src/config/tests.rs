@@ -151,6 +151,10 @@ fn services_that_are_no_web_servers_are_asked_in_their_own_way() {
     let nfs = (CheckRequest::Nfs(NfsVersion::Four), Some(2049));
     assert_eq!(of("kind = \"nfs\""), nfs);
     assert_eq!(of("kind = \"smb\""), (CheckRequest::Smb, Some(445)));
+    let whole = (CheckRequest::Grpc(String::new()), None);
+    assert_eq!(of("kind = \"grpc\""), whole);
+    let service = (CheckRequest::Grpc("shop.Cart".into()), None);
+    assert_eq!(of("kind = \"grpc\", service = \"shop.Cart\""), service);
     let command = ["/bin/sh", "-c", "exit 0"].map(str::to_owned).into();
     let exec = of(r#"kind = "exec", command = ["/bin/sh", "-c", "exit 0"]"#);
     assert_eq!(exec, (CheckRequest::Exec(command), None));

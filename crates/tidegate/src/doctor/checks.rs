@@ -137,7 +137,8 @@ impl Asked<'_> {
             | CheckRequest::Ftp(_)
             | CheckRequest::Nfs(_)
             | CheckRequest::Smb
-            | CheckRequest::Http(_) => format!("{what} ({kind} at {})", self.address),
+            | CheckRequest::Http(_)
+            | CheckRequest::Grpc(_) => format!("{what} ({kind} at {})", self.address),
         }
     }
 
@@ -165,6 +166,7 @@ fn kind(request: &CheckRequest) -> &'static str {
         CheckRequest::Smb => "smb",
         CheckRequest::Exec(_) => "exec",
         CheckRequest::Http(_) => "http",
+        CheckRequest::Grpc(_) => "grpc",
     }
 }
 

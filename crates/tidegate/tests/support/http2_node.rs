@@ -73,9 +73,20 @@ async fn connection(stream: TcpStream, name: &'static str, counts: Arc<Counts>) 
                 connection.abrupt_shutdown(Reason::NO_ERROR);
             }
             "/gone" => return,
-            _ => drop(tokio::spawn(serve(request, answer, name, Arc::clone(&counts)))),
+            _ => drop(tokio::spawn(serve(
+                request,
+                answer,
+                name,
+                Arc::clone(&counts),
+            ))),
         }
     }
+}
+
+/// The serving status of a node of this name.
+fn serving(name: &str) -> char {
+    let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-stops"));
+    if file.exists() { '\x02' } else { '\x01' }
 }
 
 async fn serve(
@@ -85,7 +96,12 @@ async fn serve(
     counts: Arc<Counts>,
 ) -> Option<()> {
     let path = request.uri().path().to_owned();
-    let head = format!("{} {}\n{:?}", request.method(), request.uri(), request.headers());
+    let head = format!(
+        "{} {}\n{:?}",
+        request.method(),
+        request.uri(),
+        request.headers()
+    );
     match &*path {
         "/refused" => {
             answer.send_reset(Reason::REFUSED_STREAM);
@@ -96,7 +112,9 @@ async fn serve(
             return None;
         }
         "/never" => {
-            std::future::poll_fn(|context| answer.poll_reset(context)).await.ok()?;
+            std::future::poll_fn(|context| answer.poll_reset(context))
+                .await
+                .ok()?;
             counts.resets.fetch_add(1, Ordering::Relaxed);
             return None;
         }
@@ -115,6 +133,8 @@ async fn serve(
         "/length" => bytes.to_string(),
         "/trailers" => format!("{trailers:?}"),
         "/large" => "z".repeat(3 << 20),
+        // It serves, until a file says otherwise: a message of gRPC with one field.
+        "/grpc.health.v1.Health/Check" => format!("\0\0\0\0\x02\x08{}", serving(name)),
         _ => name.to_owned(),
     };
     let mut out = answer.send_response(Response::new(()), false).ok()?;
