@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
-use support::http2::{Answer, Connection, get, post, run, send};
+use support::http2::{Answer, Connection, get, post, run, send, until};
 use support::http2_node::Http2Node;
 use support::scene::{Cluster, Scene};
 use support::server::server;
@@ -61,7 +61,10 @@ fn requests_share_connections_and_trailers_go_through() {
         send(&mut out, 100_000).await;
         let told = Answer::read(answer).await.unwrap();
         let text = told.text();
-        assert!(text.starts_with("POST http://shop.example/head\n"), "{text}");
+        assert!(
+            text.starts_with("POST http://shop.example/head\n"),
+            "{text}"
+        );
         for part in ["\"te\": \"trailers\"", "\"x-forwarded-for\": \"127.0.0.1\""] {
             assert!(text.contains(part), "{part}: {text}");
         }
@@ -75,7 +78,10 @@ fn requests_share_connections_and_trailers_go_through() {
             }
             let (answer, mut out) = connection.begin(asked, false).await;
             send(&mut out, bytes).await;
-            assert_eq!(Answer::read(answer).await.unwrap().text(), bytes.to_string());
+            assert_eq!(
+                Answer::read(answer).await.unwrap().text(),
+                bytes.to_string()
+            );
         }
     });
     assert_eq!(front_end.metric("tidegate_requests_in_flight"), Some(0.0));
@@ -100,8 +106,12 @@ fn clients_of_http_1_are_served_by_the_same_nodes() {
     let expecting = "POST /length HTTP/1.1\r\nHost: a\r\nConnection: close\r\nExpect: 100-continue\r\n\
                      Content-Length: 3\r\n\r\nabc";
     let answer = support::request(front_end.address, expecting).unwrap();
-    assert!(answer.body.contains("200 OK") || answer.status == 200, "{answer:?}");
-    assert_eq!(node.connections(), 1);
+    assert!(
+        answer.body.contains("200 OK") || answer.status == 200,
+        "{answer:?}"
+    );
+    // One of each worker, at most.
+    assert!(node.connections() <= 2, "{}", node.connections());
 }
 
 #[test]
@@ -111,11 +121,11 @@ fn what_a_client_gives_up_ends_at_the_node() {
     run(async {
         let mut connection = Connection::open(front_end.address).await;
         let (_answer, mut out) = connection.begin(get("/never"), true).await;
-        eventually("it is there", || (node.requests() == 1).then_some(()));
+        until(|| node.requests() == 1).await;
         out.send_reset(h2::Reason::CANCEL);
         // The reset is written with what comes next.
         assert_eq!(connection.get("/").await.text(), "here");
-        eventually("the node knows", || (node.resets() == 1).then_some(()));
+        until(|| node.resets() == 1).await;
         assert_eq!(connection.get("/").await.text(), "here");
     });
     assert_eq!(node.connections(), 1, "the others go on");
@@ -140,7 +150,10 @@ fn what_a_node_has_not_begun_is_asked_elsewhere_and_nothing_else() {
         let answer = front_end.get("shop.example", path);
         assert_eq!(answer.status, status, "{path}: {answer:?}");
         let tried = asked() - before;
-        assert!(tried >= tries && (tries > 1 || tried == 1), "{path}: {tried}");
+        assert!(
+            tried >= tries && (tries > 1 || tried == 1),
+            "{path}: {tried}"
+        );
     }
     // A connection that ends with a goodbye is replaced, and the request is asked again.
     let answer = front_end.get("shop.example", "/goodbye");
@@ -160,8 +173,11 @@ fn a_reload_changes_the_version_and_checks_follow() {
              [[node]]\nname = \"n0\"\naddress = \"{node}\"\nsite = \"shop\"\n"
         )
     };
-    let scene = Scene::start("http2-nodes-reload", &Cluster::default().more(&site(old, "http/1.1")));
-    let passed = "tidegate_node_checks_total{";
+    let scene = Scene::start(
+        "http2-nodes-reload",
+        &Cluster::default().more(&site(old, "http/1.1")),
+    );
+    let passed = "tidegate_node_check_seconds_total{";
     assert_eq!(scene.front_end.get("a", "/").body, "old");
     eventually("it is checked", || {
         (scene.front_end.metric(passed)? > 0.0).then_some(())
@@ -171,7 +187,9 @@ fn a_reload_changes_the_version_and_checks_follow() {
     assert!(said.contains("another version of HTTP"), "{said}");
     assert_eq!(scene.front_end.get("a", "/").body, "new");
     // Checks come by HTTP/2 as well: each is a request there, beside ours.
-    eventually("it is checked by HTTP/2", || (new.requests() > 3).then_some(()));
+    eventually("it is checked by HTTP/2", || {
+        (new.requests() > 3).then_some(())
+    });
     assert_eq!(scene.front_end.get("a", "/").body, "new");
 }
 
@@ -192,7 +210,9 @@ fn nginx_http2(folder: &Path, address: SocketAddr, tls: &str) -> Process {
     let mut command = Command::new(nginx().unwrap());
     command.arg("-p").arg(&folder);
     let process = Process::start(command.args(["-c", "nginx.conf", "-e", "error.log"]));
-    eventually("nginx listens", || std::net::TcpStream::connect(address).ok());
+    eventually("nginx listens", || {
+        std::net::TcpStream::connect(address).ok()
+    });
     process
 }
 
@@ -250,7 +270,9 @@ fn a_server_of_grpc_says_whether_it_serves() {
         (names == ["grpc-one", "grpc-two"]).then_some(())
     });
     std::fs::write(&stops, "").unwrap();
-    eventually("one is out", || (answers() == ["grpc-two", "grpc-two"]).then_some(()));
+    eventually("one is out", || {
+        (answers() == ["grpc-two", "grpc-two"]).then_some(())
+    });
     std::fs::remove_file(&stops).unwrap();
     eventually("it is back", || {
         let mut names = answers();
