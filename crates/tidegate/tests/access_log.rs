@@ -185,3 +185,39 @@ fn a_full_disk_is_said_once_and_its_lines_are_counted_as_dropped() {
     let rest = process.error_text();
     assert!(!rest.contains("access log"), "{rest}");
 }
+
+#[test]
+fn a_request_belongs_to_a_trace() {
+    let folder = folder("access-log-traces");
+    let mirror = support::mirror::Mirror::start();
+    let log = folder.join("access.log");
+    let text = format!(
+        "[log]\naccess = \"json\"\nfile = \"{}\"\n[forwarded]\ntraceparent = \"make\"\ntrace_sampled = 1.0\n\
+         [[site]]\nname = \"shop\"\n[[node]]\nname = \"n1\"\naddress = \"{}\"\nsite = \"shop\"\n",
+        log.display(),
+        mirror.address
+    );
+    let front_end = support::FrontEnd::start(&folder, &text);
+    let own = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";
+    let ask = |field: &str| {
+        let text =
+            format!("GET / HTTP/1.1\r\nHost: shop.example\r\nConnection: close\r\n{field}\r\n");
+        let told = request(front_end.address, &text).unwrap().body;
+        let line = told
+            .lines()
+            .find_map(|line| line.strip_prefix("traceparent: "));
+        line.unwrap().to_owned()
+    };
+    assert_eq!(ask(&format!("traceparent: {own}\r\n")), own);
+    let made = ask("");
+    assert!(made.ends_with("-01"), "{made}");
+    assert_ne!(ask("traceparent: 00-0-0-0\r\n"), made);
+    let trace = |of: &str| of.split('-').nth(1).unwrap().to_owned();
+    for wanted in [trace(own), trace(&made)] {
+        let part = format!("\"trace_id\":\"{wanted}\"");
+        eventually("it is in the log", || {
+            let lines = std::fs::read_to_string(&log).ok()?;
+            lines.contains(&part).then_some(())
+        });
+    }
+}

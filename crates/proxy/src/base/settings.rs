@@ -15,7 +15,7 @@ use arc_swap::ArcSwap;
 use super::clock::Ticks;
 use crate::config::requests::RequestConfig;
 use crate::config::route::RouteTimeouts;
-use crate::config::{ForwardedConfig, Limits, LogFormat, Timeouts};
+use crate::config::{ForwardedConfig, Limits, LogFormat, Timeouts, TraceSampling};
 
 /// See the module.
 pub(crate) struct Settings {
@@ -28,6 +28,7 @@ pub(crate) struct Settings {
     node_header: Cell<bool>,
     log: Cell<LogFormat>,
     keeps_recent: Cell<bool>,
+    traces: Cell<Option<TraceSampling>>,
 }
 
 impl Settings {
@@ -41,6 +42,7 @@ impl Settings {
             node_header: Cell::new(config.node_header),
             log: Cell::new(config.log),
             keeps_recent: Cell::new(config.recent > 0),
+            traces: Cell::new(config.forwarded.traceparent),
             config: RefCell::new(config),
         }
     }
@@ -56,6 +58,7 @@ impl Settings {
             node_header: worker.node_header.clone(),
             log: worker.log.clone(),
             keeps_recent: worker.keeps_recent.clone(),
+            traces: worker.traces.clone(),
         }
     }
 
@@ -98,6 +101,7 @@ impl Settings {
         self.node_header.set(config.node_header);
         self.log.set(config.log);
         self.keeps_recent.set(config.recent > 0);
+        self.traces.set(config.forwarded.traceparent);
         self.config.replace(config);
     }
 
@@ -136,6 +140,11 @@ impl Settings {
     /// Whether the last requests are kept.
     pub(crate) fn keeps_recent(&self) -> bool {
         self.keeps_recent.get()
+    }
+
+    /// How often traces that are made here are recorded, if any are made.
+    pub(crate) fn traces(&self) -> Option<TraceSampling> {
+        self.traces.get()
     }
 
     /// How many of them.

@@ -16,6 +16,7 @@ use http::HeaderName;
 use tidegate_core::time::Timestamp;
 
 use crate::sockets::Ports;
+pub use crate::wire::trace::TraceSampling;
 use listener::ListenerConfig;
 use site::SiteConfig;
 
@@ -209,6 +210,8 @@ pub struct ForwardedConfig {
     /// Our name in `Via` (RFC 9110 §7.6.3). None by default: a `Via` makes nginx, for one, send
     /// uncompressed answers by default.
     pub via: Option<String>,
+    /// How often traces that are made here are recorded; none: none are made.
+    pub traceparent: Option<TraceSampling>,
 }
 
 impl ForwardedConfig {
@@ -227,6 +230,7 @@ impl Default for ForwardedConfig {
             keep: Vec::new(),
             underscores: false,
             via: None,
+            traceparent: None,
         }
     }
 }

@@ -64,6 +64,9 @@ pub(crate) fn respond(
     if let ClientBody::Http1(body) = request.body() {
         inflow.borrow_mut().expect(body, false);
     }
+    if let Some(sampling) = client.connection.settings.traces() {
+        client.worker.traces.ensure(request.headers_mut(), sampling);
+    }
     let mut guard = RequestGuard::begin(client, &request);
     let (mut traits, wait) = match request::admit(client, &mut guard, &request) {
         Ok(Admitted::Ready(traits)) => (traits, None),

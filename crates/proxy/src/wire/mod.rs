@@ -9,3 +9,4 @@ mod head_end;
 pub(crate) mod inflow;
 mod interim;
 pub(crate) mod proxy_header;
+pub(crate) mod trace;

@@ -28,6 +28,7 @@ use crate::record::log::Logger;
 use crate::record::observed::Observer;
 use crate::stream::Stream;
 use crate::upstream::{Pool, Upstream, UpstreamKey, UpstreamParts};
+use crate::wire::trace::TraceIds;
 use leavers::Leavers;
 pub use load_reports::{LoadReports, ReportCounts, ReportingNode};
 pub use requests::RequestSetter;
@@ -54,6 +55,7 @@ pub(crate) struct Worker {
     pub(crate) load_reports: Arc<LoadReports>,
     pub(crate) tunnels: Arc<Seats>,
     pub(crate) leavers: Leavers,
+    pub(crate) traces: TraceIds,
     /// Makes connections to nodes.
     builder: RefCell<Builder>,
     /// What requests are to be served by.
@@ -121,6 +123,7 @@ impl Worker {
             load_reports: Arc::clone(&shared.load_reports),
             tunnels: Arc::clone(&seats.tunnels),
             leavers: Leavers::default(),
+            traces: TraceIds::default(),
             builder: RefCell::new(builder(&base.settings.limits())),
             requests,
             followed: Cell::new(0),

@@ -624,6 +624,11 @@ table! {
         /// Tidegate's name in `Via`; not set is no `Via`, since it makes some servers send
         /// uncompressed answers.
         via: Option<String> = None;
+        /// What becomes of a request that belongs to no trace (`traceparent` of W3C Trace Context): `pass` leaves it so, `make` begins one.
+        /// Traces of clients go on as they are.
+        traceparent: TraceparentName = TraceparentName::Pass;
+        /// The share of traces begun here that say that they are recorded; tracers behind mostly go by that.
+        trace_sampled: f64 = 0.0, in 0.0..=1.0;
         /// Name the node that answered in `x-tidegate-node`, for debugging.
         node_header: bool = false;
     }
@@ -638,6 +643,16 @@ table! {
         file: Option<PathBuf> = None;
         /// The last requests that each worker remembers for `tidegate why`.
         recent: u32 = 256, in 0..=65_536;
+    }
+}
+
+names! {
+    /// What becomes of a request without a trace.
+    pub(crate) enum TraceparentName as "treatment of traces" {
+        /// It has none.
+        Pass = "pass",
+        /// It gets one.
+        Make = "make",
     }
 }
 

@@ -20,7 +20,7 @@ use tidegate_core::topology::routes::{RouteError, Routes};
 use tidegate_core::topology::{ClusterSpec, NodeSpec, SiteId, SiteSpec};
 use tidegate_core::units::format_duration;
 use tidegate_node::{AgentConfig, MovesConfig, RUNGS};
-use tidegate_proxy::{ForwardedConfig, LogConfig, LogTarget, Ports, SiteConfig};
+use tidegate_proxy::{ForwardedConfig, LogConfig, LogTarget, Ports, SiteConfig, TraceSampling};
 use tidegate_remote::udp::Network;
 use tidegate_remote::udp::key_file::{KeyFile, Master, NAME_MAX, NodeKey, is_name};
 use tidegate_reported::Secret;
@@ -32,7 +32,8 @@ use super::culprits::class_names;
 use super::discover::{PlannedKeys, ReadPlan};
 use super::file::{
     AGENT_PORT, AdmissionFile, AgentFile, ConfigFile, ForwardedFile, ListenerFile, LoadFile,
-    LogFile, LogFormat, NodeFile, RoleName, ScopeName, SiteFile, WithoutRecordsName,
+    LogFile, LogFormat, NodeFile, RoleName, ScopeName, SiteFile, TraceparentName,
+    WithoutRecordsName,
 };
 use super::problem::{Problem, Problems};
 use super::reconfigure::{reconfigure, warm_up};
@@ -390,6 +391,10 @@ impl Checker<'_> {
         Some(ForwardedConfig {
             x_forwarded: file.x_forwarded.value,
             forwarded: file.forwarded.value,
+            traceparent: match file.traceparent.value {
+                TraceparentName::Pass => None,
+                TraceparentName::Make => Some(TraceSampling::of(file.trace_sampled.value)),
+            },
             trusted: trusted?,
             keep: keep.into_iter().collect::<Option<_>>()?,
             underscores: file.underscores.value,

@@ -37,6 +37,11 @@ pub(super) fn json_head(out: &mut Vec<u8>, head: &Head<'_>) {
     json_optional(out, head.referer());
     out.extend_from_slice(b",\"user_agent\":");
     json_optional(out, head.user_agent());
+    if let Some(trace) = head.trace() {
+        out.extend_from_slice(b",\"trace_id\":\"");
+        out.extend_from_slice(trace.as_bytes());
+        out.push(b'"');
+    }
 }
 
 pub(super) fn json_tail(out: &mut Vec<u8>, tail: &Tail<'_>) {

@@ -9,6 +9,7 @@
 //! | `time`, `client`, `method`, `host`, `path`, `version`, `referer`, `user_agent` | of the request |
 //! | `status`, `bytes`, `bytes_in` | status sent; bytes of the response and the request body |
 //! | `duration_us`, `queue_us`, `upstream_us` | head to end; head to last try, or to the end without one; last try to response head |
+//! | `trace_id` | the trace that it belongs to, if its head names one; JSON alone |
 //! | `site`, `node`, `tries` | where it went, and how often it was tried |
 //! | `retry_denied` | it would have been tried again, but the retry budget was used up |
 //! | `compared`, `score`, `load_age_us`, `in_flight`, `fail_open` | why that node: see `Why` in the core |
@@ -37,6 +38,7 @@ pub use writer::{LogHealth, LogReopener, OpenedLog};
 use crate::config::LogFormat;
 use crate::record::reason::Reason;
 use crate::record::stats::Stats;
+use crate::wire::trace::trace_of;
 
 /// A batch goes to the writer when it is this long, or at the next flush.
 const BATCH_BYTES: usize = 32 << 10;
@@ -145,6 +147,10 @@ impl<'a> Head<'a> {
 
     fn user_agent(&self) -> Option<&'a [u8]> {
         self.field(USER_AGENT)
+    }
+
+    fn trace(&self) -> Option<&'a str> {
+        trace_of(self.headers)
     }
 
     fn target(&self) -> &'a [u8] {
