@@ -283,6 +283,25 @@ impl HeaderChanges {
     }
 }
 
+/// A path in the spelling that all others of the same path are compared by.
+#[inline]
+pub(crate) fn plain_path(path: &str) -> Cow<'_, str> {
+    match path::normal(path) {
+        // It is plain, and mostly the same bytes.
+        Cow::Borrowed(_) => Cow::Borrowed(path),
+        Cow::Owned(normal) => Cow::Owned(written(&normal).into_owned()),
+    }
+}
+
+/// The same of a path with its query, which stays as it is.
+#[inline]
+pub(crate) fn plain_target<'a>(path: &'a str, target: &'a str) -> Cow<'a, str> {
+    match plain_path(path) {
+        Cow::Borrowed(_) => Cow::Borrowed(target),
+        Cow::Owned(plain) => Cow::Owned(plain + target.get(path.len()..).unwrap_or_default()),
+    }
+}
+
 /// A normal path as it is sent.
 fn written(path: &[u8]) -> Cow<'_, str> {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || PATH_BYTES.contains(byte);
@@ -315,6 +334,25 @@ mod tests {
     use super::*;
     use crate::config::route::{PathPattern, RouteTimeouts};
     use crate::config::site::CustomBody;
+
+    #[test]
+    fn every_spelling_of_a_path_is_one() {
+        for (sent, plain) in [
+            ("/search", "/search"),
+            ("/sea%72ch", "/search"),
+            ("//search", "/search"),
+            ("/x/../search", "/search"),
+            ("/./search/", "/search/"),
+            ("/a%20b", "/a%20b"),
+            ("/%7bid%7D", "/%7Bid%7D"),
+            ("*", "*"),
+        ] {
+            assert_eq!(plain_path(sent), plain, "{sent}");
+            let target = format!("{sent}?q=%2F//");
+            assert_eq!(plain_target(sent, &target), format!("{plain}?q=%2F//"));
+            assert_eq!(plain_path(plain), plain, "{plain}");
+        }
+    }
 
     fn request(method: &str, target: &str) -> Request<()> {
         let request = Request::builder().method(method).uri(target);

@@ -221,3 +221,32 @@ fn routes_follow_a_reload() {
     assert!(said.contains("a path begins with `/`"), "{said}");
     assert_eq!(scene.ask("GET /admin").status, 404);
 }
+
+#[test]
+fn sites_and_throttles_take_every_spelling_of_a_path() {
+    let folder = folder("routes-spellings");
+    let text = format!(
+        "[[site]]\nname = \"shop\"\n[[site]]\nname = \"admin\"\npaths = [\"/admin\"]\n\
+         [[node]]\nname = \"n1\"\naddress = \"{}\"\nsite = \"shop\"\n\
+         [[node]]\nname = \"n2\"\naddress = \"{}\"\nsite = \"admin\"\n\
+         [[throttle]]\nclass = \"shop GET /search/*\"\nconcurrency = 2\n",
+        support::server::server("shop"),
+        support::server::server("admin")
+    );
+    let front_end = FrontEnd::start(&folder, &text);
+    for path in [
+        "/admin/x",
+        "/%61dmin/x",
+        "//admin/x",
+        "/a/../admin",
+        "/./admin",
+    ] {
+        assert_eq!(front_end.get("a.example", path).body, "admin", "{path}");
+    }
+    let searches = ["/search/a", "/sea%72ch/a", "//search/a?b", "/x/../search/a"];
+    for path in searches {
+        assert_eq!(front_end.get("a.example", path).body, "shop", "{path}");
+    }
+    let counted = front_end.metric("tidegate_throttle_requests_total{");
+    assert_eq!(counted, Some(searches.len() as f64));
+}

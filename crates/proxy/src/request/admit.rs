@@ -28,7 +28,7 @@ use crate::route;
 use crate::upstream::body::RequestBody;
 use crate::wire::client_body::ClientBody;
 
-/// The method of a connection that is passed on as it is, in the log and wherever requests are told apart.
+/// The method of a connection that is passed on as it is, in the log and wherever requests are of a class.
 pub(crate) const CONNECTION: &str = "TCP";
 
 /// What of a request matters once it is on its way.
@@ -125,9 +125,12 @@ pub(crate) fn admit_connection(
     if let Some(counters) = base.stats().site(site) {
         counters.requests.add(1);
     }
+    let headers = HeaderMap::new();
+    let from = client.connection.client;
     let arrival = Arrival {
         site,
-        priority: worker.sites.priority(site, "/", &HeaderMap::new()),
+        affinity: worker.sites.affinity(site, &headers, from),
+        priority: worker.sites.priority(site, "/", &headers),
         kind: base.cluster.kind(site, CONNECTION, "/"),
         throttled: false,
         id: worker.queue.number(),
@@ -146,7 +149,8 @@ pub(crate) async fn waited(
     let waiting = async {
         match wait {
             Wait::Throttle(held, arrival) => {
-                let target = target_of(request, arrival.site);
+                let plain = route::plain_target(request.uri().path(), uri_target(request));
+                let target = target_of(request, arrival.site, &plain);
                 until_passed(client, guard, held, arrival, target).await
             }
             Wait::Delay(hold, arrival) => until_over(client, guard, hold, arrival).await,
@@ -165,12 +169,12 @@ pub(crate) async fn waited(
     waited
 }
 
-/// What says whether the request is of a class.
-fn target_of<B>(request: &Request<B>, site: SiteId) -> RequestTarget<'_> {
+/// What says whether the request is of a class: its target, however it is spelt.
+fn target_of<'a, B>(request: &'a Request<B>, site: SiteId, target: &'a str) -> RequestTarget<'a> {
     RequestTarget {
         site,
         method: request.method(),
-        target: uri_target(request),
+        target,
     }
 }
 
@@ -302,10 +306,10 @@ fn enter(
         false => None,
     };
     base.cluster.refresh();
-    let path = path(request);
+    let plain = route::plain_path(path(request));
     let site = base
         .cluster
-        .site(checked.host, path)
+        .site(checked.host, &plain)
         .ok_or(Reason::NoSite)?;
     let Some(state) = guard.state() else {
         return Err(Reason::ClientGone);
@@ -346,17 +350,19 @@ fn enter_site(
 ) -> Result<Option<Wait>, Reason> {
     let (worker, connection) = (&client.worker, &client.connection);
     let base = &worker.base;
-    let (path, headers) = (path(request), request.headers());
+    let headers = request.headers();
+    let path = route::plain_path(path(request));
+    let plain = route::plain_target(request.uri().path(), uri_target(request));
     let state = guard.state().ok_or(Reason::ClientGone)?;
     let now = state.arrived_at;
     state.session = worker.sites.on_request(site, headers);
     let established =
         (state.session).is_some_and(|session| worker.sites.is_established(site, session, now));
-    let of = target_of(request, site);
+    let of = target_of(request, site, &plain);
     let mut arrival = Arrival {
         site,
         priority: (worker.sites)
-            .priority(site, path, headers)
+            .priority(site, &path, headers)
             .with_established(established),
         kind: base.cluster.kind(site, of.method.as_str(), of.target),
         throttled: false,
