@@ -25,11 +25,15 @@ const FIELDS_MAX: usize = 100;
 
 /// Checks all of them.
 pub(crate) fn check(bytes: &[u8]) {
-    let Some(request) = request(bytes) else {
-        return;
-    };
+    if let Some(request) = request(bytes) {
+        check_request(&request);
+    }
+}
+
+/// The same of a head that is read, by whatever version of HTTP it came.
+pub(crate) fn check_request(request: &Request<()>) {
     answers(request.headers());
-    if let Ok(checked) = check_head(&request, Limits::default().uri_bytes) {
+    if let Ok(checked) = check_head(request, Limits::default().uri_bytes) {
         let (facts, host) = (checked.facts, checked.host.to_owned());
         assert!(is_harmless(&host), "{host}");
         for has_body in [false, true] {

@@ -5,6 +5,11 @@ pub fn head(bytes: &[u8]) {
     crate::head::invariants::check(bytes);
 }
 
+/// Any bytes of a client of HTTP/2.
+pub fn http2(bytes: &[u8]) {
+    crate::head::http2::invariants::check(bytes);
+}
+
 /// Any bytes as a chunked body.
 pub fn chunks(bytes: &[u8]) {
     crate::wire::chunks::invariants::check(bytes);
@@ -40,6 +45,13 @@ mod tests {
     fn the_corpus_of_heads_keeps_the_invariants() {
         // `replay` asserts that there is a corpus, and the check its invariants.
         replay("head", ODD, super::head);
+    }
+
+    #[test]
+    fn the_corpus_of_frames_keeps_the_invariants() {
+        // `replay` asserts that there is a corpus, and the check its invariants.
+        let odd = b"\0\x01\x03\x04\x05\x08\x09\x25\x82\x84\x86\x87\x41\x44\x0f\x0d\xff:/a";
+        replay("http2", odd, super::http2);
     }
 
     #[test]

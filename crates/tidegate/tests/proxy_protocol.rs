@@ -211,7 +211,10 @@ fn a_stock_haproxy_passes_its_clients_on() {
         let listener = format!("[\"127.0.0.1/32\"]{tls}");
         let front_end = Behind::start(&folder, &mirror, &listener, "");
         // Its checks have a header, too.
-        let server = format!("server s1 {} {kind} check inter 1s fall 100", front_end.address);
+        let server = format!(
+            "server s1 {} {kind} check inter 1s fall 100",
+            front_end.address
+        );
         let haproxy = Haproxy::start(&folder, &[server]);
         eventually("its check passes", || {
             ["L4OK", "L6OK"]

@@ -139,6 +139,8 @@ pub(super) fn reloaded(reloaded: &Reloaded) -> String {
     out.push_str(match (reloaded.applied, reloaded.changes.is_empty()) {
         (false, true) => "nothing would change",
         (false, false) => "nothing was done: a dry run",
+        // A note may be about files that it names, which have other contents.
+        (true, true) if !reloaded.notes.is_empty() => "in force: no key has changed",
         (true, true) => "in force: nothing has changed",
         (true, false) => "in force",
     });
