@@ -123,6 +123,8 @@ pub(crate) struct ClientConnection {
     place: RefCell<Option<Box<Place>>>,
     pub(crate) upload: Cell<Upload>,
     pub(crate) uploaded: Cell<u64>,
+    /// Which of its requests is the present one.
+    pub(crate) serial: Cell<u64>,
     /// Another task drives the connection to the node that has the present request.
     pub(crate) driven_elsewhere: Cell<bool>,
     /// The request body waits for the client, not for the node.
@@ -202,6 +204,7 @@ impl ClientConnection {
             place: RefCell::new(None),
             upload: Cell::new(Upload::Done),
             uploaded: Cell::new(0),
+            serial: Cell::new(0),
             driven_elsewhere: Cell::new(false),
             upload_waits: Cell::new(false),
             served: Cell::new(false),
@@ -575,6 +578,7 @@ impl ClientConnection {
     /// A request has begun.
     pub(crate) fn on_request(&self, version: Version) {
         self.served.set(true);
+        self.serial.set(self.serial.get() + 1);
         self.flushed.set(false);
         self.watched.set(false);
         self.ended.set(None);

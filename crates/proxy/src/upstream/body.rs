@@ -35,6 +35,8 @@ pub(crate) enum RequestBody {
 pub(crate) struct RequestStream {
     incoming: ClientBody,
     connection: Rc<ClientConnection>,
+    /// Which of the connection's requests it is of.
+    serial: u64,
     /// A client of HTTP/2 holds the body back until it is asked for it.
     is_asked_for: bool,
     hold: Option<ExpectHold>,
@@ -63,6 +65,7 @@ impl RequestBody {
         let is_held_back = expects && matches!(incoming, ClientBody::Http2(_));
         Self::Stream(Box::new(RequestStream {
             incoming,
+            serial: connection.serial.get(),
             is_asked_for: !is_held_back,
             connection: Rc::clone(connection),
             hold: wanted.map(|wanted| ExpectHold {
@@ -96,7 +99,15 @@ fn end_of(error: &ClientBodyError) -> Reason {
 }
 
 impl RequestStream {
+    /// Whether its request has ended. A connection that drives itself may ask on for it.
+    fn is_over(&self) -> bool {
+        self.connection.serial.get() != self.serial || !self.connection.is_answered()
+    }
+
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if self.is_over() {
+            return Poll::Ready(Some(Err(BodyError(Reason::ClientGone))));
+        }
         if let Some(hold) = &mut self.hold {
             if !hold.wanted.load(Ordering::Relaxed) && !self.connection.has_sent_more() {
                 let polled = hold.at_latest.as_mut().poll(context);
