@@ -24,7 +24,7 @@ const CRATES: &[(&str, Layers)] = &[
                 "stats",
                 "time",
             ],
-            &["moves", "request", "retry_budget", "units"],
+            &["moves", "request", "retry_budget", "source_limits", "units"],
             &["classes", "load"],
             &["culprits", "policy"],
             &["admission", "throttle"],

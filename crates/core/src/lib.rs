@@ -20,6 +20,7 @@
 //! * [`moves`]: nodes that change their site, by words that front-ends share.
 //! * [`places`]: tables that grow while they are read.
 //! * [`retry_budget`]: which failed requests may be tried again.
+//! * [`source_limits`]: what one client's address may take.
 //! * [`steer`]: weights and limits for a balancer that is not Tidegate's.
 //! * [`stats`]: quantile, median and mean, as all crates take them.
 //! * [`throttle`]: orders that slow one class of requests down.
@@ -41,6 +42,7 @@ pub mod protobuf;
 pub mod record;
 pub mod request;
 pub mod retry_budget;
+pub mod source_limits;
 pub mod stats;
 pub mod steer;
 pub mod throttle;

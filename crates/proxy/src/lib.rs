@@ -61,7 +61,7 @@ pub use config::site::{
 pub use config::sticky::{StickyBy, StickyConfig, StickyCookie, StickySecret};
 pub use config::{
     ForwardedConfig, Limits, LogConfig, LogFormat, LogTarget, Network, NetworkError, ProxyConfig,
-    ProxyThread, Timeouts, TraceSampling,
+    ProxyThread, SourceLimits, Timeouts, TraceSampling,
 };
 pub use gate::delay::{
     Assignments, DelayExperimentCounters, DelayExperimentError, DelayExperiments,

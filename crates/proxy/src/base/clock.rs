@@ -101,6 +101,11 @@ impl Clock {
         (self.source)()
     }
 
+    /// Gives the time.
+    pub(crate) fn source(&self) -> fn() -> Timestamp {
+        self.source
+    }
+
     /// The present tick.
     pub(crate) fn tick(&self) -> u64 {
         self.tick.get()

@@ -13,6 +13,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use http::HeaderName;
+use tidegate_core::source_limits::SourceRate;
 use tidegate_core::time::Timestamp;
 
 use crate::sockets::Ports;
@@ -53,6 +54,17 @@ pub struct Limits {
     pub pool_per_node: usize,
     /// Nodes that a request may be tried at, the first included.
     pub tries: u32,
+    /// What one source may take; those whose claims are believed may take all.
+    pub per_source: SourceLimits,
+}
+
+/// What one source may take, over all workers: an IPv4 address, or the first 64 bits of an IPv6 address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SourceLimits {
+    /// Connections; one more is answered 429 and closed. None: no limit.
+    pub connections: Option<u32>,
+    /// Requests; one more is answered 429. None: no limit.
+    pub rate: Option<SourceRate>,
 }
 
 /// So many header fields hyper reads without memory of their own.
@@ -73,6 +85,7 @@ impl Default for Limits {
             buffer_bytes: 16 << 10,
             pool_per_node: 128,
             tries: 3,
+            per_source: SourceLimits::default(),
         }
     }
 }

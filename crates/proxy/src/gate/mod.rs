@@ -7,6 +7,7 @@ use tidegate_core::topology::SiteId;
 pub(crate) mod delay;
 pub(crate) mod place;
 pub(crate) mod queue;
+pub(crate) mod source;
 pub(crate) mod throttle;
 
 /// What of a request says whether it is of a class.

@@ -23,6 +23,7 @@ use super::linger::linger;
 use super::respond::{Service, respond};
 use super::tcp;
 use crate::connection::{ClientConnection, Phase};
+use crate::gate::source::SourceSeat;
 use crate::record::reason::Reason;
 use crate::refusal::ready_made;
 use crate::request::{Client, enter_headless};
@@ -56,6 +57,10 @@ pub(crate) async fn serve(clients: Rc<Clients>, stream: TcpStream, client: Rc<Cl
             }
             None => return,
         },
+    };
+    // Before a handshake, which costs more than all that comes before it.
+    let Some((_source, stream)) = within_limits(&client, stream).await else {
+        return;
     };
     let stream = match &client.connection.plan.tls {
         None => Stream::Plain(stream),
@@ -135,6 +140,30 @@ async fn serve_http1(clients: &Rc<Clients>, client: &Rc<Client>, stream: Stream)
 fn read_so_far(connection: &ClientConnection, read: &[u8]) -> Bytes {
     let kept = connection.inflow.borrow_mut().take_kept();
     [read, &kept].concat().into()
+}
+
+/// The connection, and its place among those of its source; nothing if that has too many, and it was refused.
+async fn within_limits(
+    client: &Client,
+    stream: TcpStream,
+) -> Option<(Option<SourceSeat>, TcpStream)> {
+    let (worker, connection) = (&client.worker, &client.connection);
+    let clock = worker.base.clock.source();
+    let begun = (worker.sources).begin(connection.client, &connection.settings, clock);
+    match begun {
+        Ok(seat) => Some((seat, stream)),
+        Err(reason) => {
+            enter_headless(client, reason);
+            let answer = match connection.plan.tls {
+                None => Some(ready_made(reason)),
+                Some(_) => None,
+            };
+            let limit = connection.settings.timeouts().linger;
+            // In memory of its own: most connections need none.
+            Box::pin(linger(stream, answer, limit)).await;
+            None
+        }
+    }
 }
 
 fn poll<S>(

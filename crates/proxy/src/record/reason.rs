@@ -79,6 +79,8 @@ reasons! {
     QueueTimeout = "queue_timeout", 503, Rejected, "it waited for room as long as there was sense in it";
     Throttled = "throttled", 429, Rejected, "a throttle held it for as long as its limits let requests wait";
     ThrottleFull = "throttle_full", 429, Rejected, "throttles hold as many requests as they may";
+    SourceConnections = "source_connections", 429, Rejected, "as many connections of this client's address are open as may be";
+    SourceRate = "source_rate", 429, Rejected, "more requests come from this client's address than may";
     BadRequest = "bad_request", 400, Rejected, "the request head is malformed";
     Tls = "tls", 400, Rejected, "the client speaks TLS, and this listener plain HTTP";
     PlainHttp = "plain_http", 400, Rejected, "the client speaks plain HTTP, and this listener TLS: the URL begins with https://";

@@ -74,7 +74,9 @@ fn code(reason: Reason) -> Option<&'static str> {
         | Reason::QueueFull
         | Reason::QueueTimeout
         | Reason::Throttled
-        | Reason::ThrottleFull => Some(RESOURCE_EXHAUSTED),
+        | Reason::ThrottleFull
+        | Reason::SourceConnections
+        | Reason::SourceRate => Some(RESOURCE_EXHAUSTED),
         Reason::TotalTimeout => Some(DEADLINE_EXCEEDED),
         Reason::NoNode | Reason::Drained | Reason::WorkerFailed => Some(UNAVAILABLE),
         Reason::NoSite

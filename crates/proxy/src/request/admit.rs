@@ -292,6 +292,7 @@ fn enter(
     if facts.chunked && connection.head_has_length() {
         return Err(Reason::LengthAndEncoding);
     }
+    (worker.sources).admit(connection.client, &connection.settings, base.now())?;
     let length = request.body().size_hint().lower();
     let body_max = connection.settings.limits().body_bytes;
     if body_max.is_some_and(|most| length > most) {

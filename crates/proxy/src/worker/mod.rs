@@ -22,6 +22,7 @@ use crate::config::requests::RequestConfig;
 use crate::config::{FIELDS, Limits, ProxyConfig};
 use crate::gate::delay::Delays;
 use crate::gate::queue::{Queue, SharedQueues};
+use crate::gate::source::AllSources;
 use crate::gate::throttle::Throttles;
 use crate::record::WorkerRecord;
 use crate::record::log::Logger;
@@ -54,6 +55,7 @@ pub(crate) struct Worker {
     pub(crate) sites: Sites,
     pub(crate) load_reports: Arc<LoadReports>,
     pub(crate) tunnels: Arc<Seats>,
+    pub(crate) sources: Arc<AllSources>,
     pub(crate) leavers: Leavers,
     pub(crate) traces: TraceIds,
     /// Makes connections to nodes.
@@ -122,6 +124,7 @@ impl Worker {
             sites: Sites::new(Rc::clone(&base), sites, config.workers, !seed),
             load_reports: Arc::clone(&shared.load_reports),
             tunnels: Arc::clone(&seats.tunnels),
+            sources: Arc::clone(&seats.sources),
             leavers: Leavers::default(),
             traces: TraceIds::default(),
             builder: RefCell::new(builder(&base.settings.limits())),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::config::Limits;
+use crate::gate::source::AllSources;
 
 /// So many seats.
 #[derive(Debug)]
@@ -18,6 +19,7 @@ pub(crate) struct Seats {
 pub(crate) struct AllSeats {
     pub(crate) connections: Arc<Seats>,
     pub(crate) tunnels: Arc<Seats>,
+    pub(crate) sources: Arc<AllSources>,
 }
 
 impl AllSeats {
@@ -25,6 +27,7 @@ impl AllSeats {
         Self {
             connections: Seats::new(limits.connections),
             tunnels: Seats::new(limits.tunnels),
+            sources: Arc::new(AllSources::new()),
         }
     }
 

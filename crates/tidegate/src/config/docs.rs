@@ -14,8 +14,8 @@ use super::culprits::CulpritsFile;
 use super::discover::{DiscoverFile, DiscoverLoadFile, DnsFile};
 use super::file::{
     AdminFile, AdmissionFile, AgentFile, CapacityFile, ClusterFile, ConfigFile, ForwardedFile,
-    LimitsFile, ListenerFile, LoadFile, LogFile, NodeFile, NodeLoadFile, ProcessFile, SiteFile,
-    StateTable, TimeoutsFile,
+    LimitsFile, ListenerFile, LoadFile, LogFile, NodeFile, NodeLoadFile, PerSourceFile,
+    ProcessFile, SiteFile, StateTable, TimeoutsFile,
 };
 use super::group::GroupFile;
 use super::policy::PolicySetting;
@@ -101,6 +101,7 @@ pub(super) fn sections() -> Vec<(&'static str, TableDocs)> {
         ("[state]", StateTable::docs()),
         ("[cluster]", ClusterFile::docs()),
         ("[limits]", LimitsFile::docs()),
+        ("[limits] per_source = { … }", PerSourceFile::docs()),
         ("[timeouts]", TimeoutsFile::docs()),
         ("[forwarded]", ForwardedFile::docs()),
         ("[log]", LogFile::docs()),

@@ -553,6 +553,22 @@ table! {
         pool_per_node: u32 = 128, in 0..=10_000;
         /// Nodes that a request may be tried at, the first included.
         tries: u32 = 3, in 1..=10;
+        /// What one source may take: an IPv4 address, or the first 64 bits of an IPv6 address. Those of `[forwarded] trusted`
+        /// are not limited. Not set: there are no such limits.
+        per_source: Option<PerSourceFile> = None;
+    }
+}
+
+table! {
+    /// What one source may take of this front-end, over all workers.
+    pub(crate) struct PerSourceFile {
+        /// Connections; one more is answered 429 (`source_connections`) before anything of it is read, and closed. Not
+        /// set is no limit.
+        connections: Option<u32> = None, in Some(1)..=Some(1_000_000);
+        /// Requests per second in the long run; one more is answered 429 (`source_rate`). Not set is no limit.
+        requests_per_second: Option<f64> = None, in Some(0.001)..=Some(1e6);
+        /// Requests that may come at once; not set: as many as in a second, and one at least.
+        burst: Option<u32> = None, in Some(1)..=Some(1_000_000);
     }
 }
 

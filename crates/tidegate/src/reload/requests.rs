@@ -2,11 +2,13 @@
 //! form of the access log.
 
 use std::thread::available_parallelism;
+use std::time::Duration;
 
-use tidegate_proxy::{Limits, RequestConfig, Timeouts};
+use tidegate_core::source_limits::SourceRate;
+use tidegate_proxy::{Limits, RequestConfig, SourceLimits, Timeouts};
 
 use crate::config::FrontEnd;
-use crate::config::file::{LimitsFile, TimeoutsFile};
+use crate::config::file::{LimitsFile, PerSourceFile, TimeoutsFile};
 use crate::config::values::Auto;
 use crate::open_files;
 
@@ -54,7 +56,20 @@ fn proxy_limits(limits: &LimitsFile) -> Limits {
         buffer_bytes: limits.buffer.bytes(),
         pool_per_node: limits.pool_per_node.value as usize,
         tries: limits.tries.value,
+        per_source: (limits.per_source.value.as_ref())
+            .map_or_else(SourceLimits::default, per_source),
         ..Limits::default()
+    }
+}
+
+fn per_source(file: &PerSourceFile) -> SourceLimits {
+    let rate = |per_second: f64| SourceRate {
+        interval: Duration::from_secs_f64(1.0 / per_second),
+        burst: file.burst.value.unwrap_or(per_second.ceil() as u32),
+    };
+    SourceLimits {
+        connections: file.connections.value,
+        rate: file.requests_per_second.value.map(rate),
     }
 }
 
