@@ -1,5 +1,5 @@
-//! The data plane: HTTP/1.1 between clients and nodes, with TLS towards clients where a listener has it, and towards nodes where a
-//! site has it.
+//! The data plane: HTTP/1.1 and HTTP/2 between clients and nodes, or bytes as they are, with TLS towards clients where a listener has it,
+//! and towards nodes where a site has it.
 //!
 //! A request meets the folders in this order, and each of them once on its way in and once on its way out:
 //!
@@ -13,17 +13,17 @@
 //! ```
 //!
 //! Each worker is one thread: own sockets (`SO_REUSEPORT`), own runtime, own picker, own pool of
-//! upstream connections, own counters. A client connection is one task, and whatever its request
+//! upstream connections, own counters. A client connection of HTTP/1 is one task, and whatever its request
 //! needs, down to the upstream connection, is polled by that task: a request is never handed
-//! from task to task. What a request holds — ticket, upstream connection, place in the books —
+//! from task to task. Of HTTP/2 each stream is such a task, and each connection one that moves its frames. What a request holds — ticket, upstream connection, place in the books —
 //! hangs on one guard, so a client that leaves takes it all along.
 //!
-//! What this crate does **not** know: HTTP/2, configuration files, and which node is best
+//! What this crate does **not** know: configuration files, and which node is best
 //! (the core does). It answers `404` to hosts and paths of no site, `503` when there is no room
 //! or what else the site is to say then, and names every refusal in `x-tidegate-reason`; see
 //! [`Reason`].
 //!
-//! Not passed on: trailers that the `Trailer` header does not announce.
+//! Not passed on by HTTP/1: trailers that the `Trailer` header does not announce.
 
 mod base;
 mod config;

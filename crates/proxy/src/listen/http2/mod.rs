@@ -72,7 +72,9 @@ pub(super) async fn serve(
     // All of it is on the heap: an idle connection keeps no more than it must.
     let Some(frames) = Box::pin(begin(connection, builder(head_bytes).handshake(io))).await else {
         // What is unread would make the kernel reset the connection before the last frame is read.
-        if let Some(stream) = Rc::into_inner(stream) {
+        if let Some(stream) = Rc::into_inner(stream)
+            && !connection.cut.get()
+        {
             let limit = connection.settings.timeouts().linger;
             linger(stream.into_inner(), None, limit).await;
         }
