@@ -69,10 +69,12 @@ async fn run(
         let (address, driver) = (known.address, driver.clone());
         let patience = probe_patience(&shared.table.outcomes(node));
         let (tls, http2) = (sites.node_tls(known.site), sites.node_http2(known.site));
+        let is_tcp = sites.is_tcp(known.site);
         tokio::spawn(async move {
-            let asked = match http2 {
-                true => Question::http2(),
-                false => Question::http1(&host),
+            let asked = match (is_tcp, http2) {
+                (true, _) => Question::CONNECTION,
+                (false, true) => Question::http2(),
+                (false, false) => Question::http1(&host),
             };
             let probed = probe(address, tls.as_deref(), &asked, patience).await;
             driver.probed(node, probed);
@@ -123,6 +125,12 @@ struct Question {
 }
 
 impl Question {
+    /// Nothing: a connection is answer enough.
+    const CONNECTION: Self = Self {
+        asks: Vec::new(),
+        begins: &[],
+    };
+
     /// A response of HTTP/1, up to its status.
     fn http1(host: &str) -> Self {
         let request = format!(
@@ -206,6 +214,12 @@ mod tests {
         assert!(!answers(b"HTTP/1.1 "));
         assert!(!answers(b""));
         assert!(!answers(b"SSH-2.0-OpenSSH_9.2\r\n"));
+    }
+
+    #[test]
+    fn a_connection_may_be_answer_enough() {
+        assert!(answers_to(Question::CONNECTION, b""));
+        assert!(answers_to(Question::CONNECTION, b"SSH-2.0-OpenSSH_9.2\r\n"));
     }
 
     #[test]

@@ -199,3 +199,39 @@ fn the_example_of_the_documentation_runs() {
     names.sort();
     assert_eq!(names, ["one", "two"]);
 }
+
+#[test]
+fn a_quiet_connection_says_nothing_of_its_node() {
+    // A server that speaks first, and hangs up on whatever is no word of its own.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let node = listener.local_addr().unwrap();
+    let (said, heard) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let said = said.clone();
+            std::thread::spawn(move || {
+                stream.write_all(b"hello").ok()?;
+                let mut first = [0; 64];
+                let read = stream.read(&mut first).unwrap_or(0);
+                // Nothing is a probe that has gone again.
+                said.send(first[..read].to_vec()).ok()
+            });
+        }
+    });
+    let (folder, address) = (folder("tcp-quiet"), free_address());
+    let front_end = FrontEnd::start(&folder, &text(address, &[node], "", ""));
+    let (mut quiet, _) = open(address, 5);
+    // The front-end asks the node whether it is there, since nothing ends at it: by a connection, on which it says nothing.
+    assert_eq!(heard.recv_timeout(PATIENCE).unwrap(), b"");
+    eventually("the probe is answered", || {
+        let status = front_end.api("/api/status").to_string();
+        (!status.contains("ejected\":true")).then_some(())
+    });
+    assert_eq!(
+        front_end.metric("tidegate_site_fail_open{site=\"db\"}"),
+        Some(0.0)
+    );
+    quiet.write_all(b"still here").unwrap();
+    assert_eq!(heard.recv_timeout(PATIENCE).unwrap(), b"still here");
+}

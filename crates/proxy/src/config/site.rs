@@ -34,6 +34,8 @@ pub struct SiteConfig {
     pub node_tls: Option<Arc<NodeTls>>,
     /// Whether HTTP/2 is spoken with its nodes, from the first byte or as TLS agrees on it; else HTTP/1.1.
     pub node_http2: bool,
+    /// Connections are passed on to its nodes as they are: whether a node is there, a connection says.
+    pub is_tcp: bool,
 }
 
 impl SiteConfig {

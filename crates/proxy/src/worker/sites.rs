@@ -78,6 +78,13 @@ impl SiteSetter {
         self.0.store(Arc::new(next));
     }
 
+    /// Whether connections are passed on to a site's nodes as they are.
+    pub fn is_tcp(&self, site: SiteId) -> bool {
+        let settings = self.0.load();
+        let config = settings.configs.get(site.index());
+        config.is_some_and(|it| it.is_tcp)
+    }
+
     /// Whether HTTP/2 is spoken with a site's nodes.
     pub fn node_http2(&self, site: SiteId) -> bool {
         let settings = self.0.load();

@@ -140,7 +140,7 @@ pub(super) fn reloaded(reloaded: &Reloaded) -> String {
         (false, true) => "nothing would change",
         (false, false) => "nothing was done: a dry run",
         // A note may be about files that it names, which have other contents.
-        (true, true) if !reloaded.notes.is_empty() => "in force: no key has changed",
+        (true, true) if !reloaded.notes.is_empty() => "in force: the file itself is as before",
         (true, true) => "in force: nothing has changed",
         (true, false) => "in force",
     });

@@ -62,6 +62,7 @@ pub(super) fn config(
         // It is read with the other certificates.
         node_tls: None,
         node_http2: false,
+        is_tcp: false,
     })
 }
 

@@ -68,6 +68,13 @@ pub(super) struct Checker<'p> {
     pub(super) problems: &'p mut Problems,
 }
 
+/// Whether a listener passes connections on to the site.
+fn has_listener(file: &ConfigFile, site: &SiteFile) -> bool {
+    let name = Some(&site.name.value);
+    let mut listeners = file.listener.iter();
+    listeners.any(|it| it.tcp_site.value.as_ref() == name)
+}
+
 /// Checks a file; all that is wrong is among the problems.
 pub(super) fn validate(
     file: ConfigFile,
@@ -342,6 +349,7 @@ impl Checker<'_> {
             Some(SiteConfig {
                 node_tls: node_tls?,
                 node_http2: site.node_protocol.value == ProtocolName::Http2,
+                is_tcp: has_listener(file, site),
                 ..config?
             })
         };
@@ -444,10 +452,7 @@ impl Checker<'_> {
         self.names("site", &names);
         let mut served = BTreeMap::new();
         for site in sites {
-            let name = Some(&site.name.value);
-            let mut listeners = file.listener.iter();
-            let has_listener = listeners.any(|it| it.tcp_site.value.as_ref() == name);
-            self.routes(site, has_listener, &mut served);
+            self.routes(site, has_listener(file, site), &mut served);
             self.limits(site);
         }
         let mut spec = |site: &At<SiteFile>| SiteSpec {
@@ -536,7 +541,8 @@ impl Checker<'_> {
     ) {
         if site.hosts.is_empty() && !has_listener {
             let message = format!("site `{}` has no hosts", site.name.value);
-            self.problem(site.hosts.place(), message, "use [\"*\"] for all others");
+            let label = "use [\"*\"] for all others, or name it as the `tcp_site` of a listener";
+            self.problem(site.hosts.place(), message, label);
         }
         let all = [At::default_of(String::from("/"))];
         let paths = match site.paths.value.as_slice() {

@@ -151,6 +151,7 @@ impl Checker<'_> {
         let clients = file.client_certificates.value.as_ref();
         let clients = clients.map(|it| self.client_certificates(it));
         let all: Option<Vec<_>> = [first].into_iter().chain(more).collect();
+        let offered = listener.protocols.iter().map(|it| it.value.label());
         let config = TlsConfig {
             certificates: all?,
             minimum: match file.minimum_version.value {
@@ -158,11 +159,11 @@ impl Checker<'_> {
                 TlsVersionName::Tls13 => TlsVersion::Tls13,
             },
             clients: clients.map_or(Some(None), |it| it.map(Some))?,
-            protocols: listener
-                .protocols
-                .iter()
-                .map(|it| it.value.label())
-                .collect(),
+            // What is in there, the client and its node know.
+            protocols: match listener.tcp_site.is_some() {
+                true => Vec::new(),
+                false => offered.collect(),
+            },
         };
         let made = ServerTls::new(config).map_err(|error| {
             let at = listener.tls.place();
