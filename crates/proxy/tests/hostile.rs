@@ -320,8 +320,8 @@ const CASES: &[Case] = &[
         Refused(400, "bad_request"),
     ),
     case(
-        "HTTP/2 in the clear",
-        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        "a preface of a version that there is not",
+        b"PRI * HTTP/3.0\r\n\r\nSM\r\n\r\n",
         Refused(400, "bad_request"),
     ),
     case(
