@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use support::scene::Cluster;
-use support::server::server;
+use support::server::patient_server;
 use support::tls::Authority;
 use support::{FrontEnd, folder, free_address, is_installed};
 
@@ -64,7 +64,7 @@ fn every_case_of_h2spec_holds() {
     });
     let cluster = Cluster::default()
         .site("shop", "*")
-        .node("n1", server("an answer of some length"), "shop")
+        .node("n1", patient_server("an answer of some length"), "shop")
         .more(&[listener, with_tls.unwrap_or_default()].concat());
     let front_end = FrontEnd::start(&folder, &cluster.text());
     all_hold(&program, plain, &[]);

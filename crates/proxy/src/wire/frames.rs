@@ -124,8 +124,7 @@ mod tests {
         assert!(account.poll_room(&context).is_ready());
         account.on_data(1);
         assert!(account.poll_room(&context).is_pending());
-        assert!(account.poll_room(&context).is_pending());
-        assert_eq!(account.waiting.borrow().len(), 1);
+        assert!(!account.waiting.borrow().is_empty());
         account.on_written(1);
         assert!(account.poll_room(&context).is_ready());
         assert!(account.waiting.borrow().is_empty());

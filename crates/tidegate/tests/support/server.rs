@@ -39,6 +39,49 @@ fn serve(mut stream: TcpStream, name: &str) -> Option<()> {
     }
 }
 
+/// One that answers every request with its name, once it has read the request's body.
+pub(crate) fn patient_server(name: &'static str) -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            std::thread::spawn(move || {
+                let mut reader = BufReader::new(stream.try_clone().ok()?);
+                while let Some(head) = head(&mut reader) {
+                    read_body(&mut reader, &head.to_ascii_lowercase()).ok()?;
+                    let length = name.len();
+                    let answer =
+                        format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{name}");
+                    stream.write_all(answer.as_bytes()).ok()?;
+                }
+                Some(())
+            });
+        }
+    });
+    address
+}
+
+/// Reads a body with a length, or in chunks without trailers; an error where it ends before.
+fn read_body(reader: &mut impl BufRead, head: &str) -> std::io::Result<()> {
+    let cut = || std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "));
+    if let Some(length) = length {
+        let mut body = vec![0; length.parse().map_err(|_| cut())?];
+        return reader.read_exact(&mut body);
+    }
+    let mut left = usize::from(head.contains("transfer-encoding: chunked"));
+    while left > 0 {
+        let mut size = String::new();
+        reader.read_line(&mut size)?;
+        left = usize::from_str_radix(size.trim(), 16).map_err(|_| cut())?;
+        reader.read_exact(&mut vec![0; left + 2])?;
+    }
+    Ok(())
+}
+
 /// The next head; none once there is no more.
 pub(crate) fn head(reader: &mut impl BufRead) -> Option<String> {
     let mut head = String::new();
