@@ -284,21 +284,37 @@ impl HeaderChanges {
 }
 
 /// A path in the spelling that all others of the same path are compared by.
-#[inline]
-pub(crate) fn plain_path(path: &str) -> Cow<'_, str> {
-    match path::normal(path) {
-        // It is plain, and mostly the same bytes.
-        Cow::Borrowed(_) => Cow::Borrowed(path),
-        Cow::Owned(normal) => Cow::Owned(written(&normal).into_owned()),
+pub(crate) struct PlainPath<'a>(Cow<'a, str>);
+
+impl<'a> PlainPath<'a> {
+    #[inline]
+    pub(crate) fn of(path: &'a str) -> Self {
+        Self(match path::normal(path) {
+            // It is plain, and mostly the same bytes.
+            Cow::Borrowed(_) => Cow::Borrowed(path),
+            Cow::Owned(normal) => Cow::Owned(written(&normal).into_owned()),
+        })
+    }
+
+    /// The same of the target that it is of, which is the path as it was `sent` and perhaps a query, which stays as it is.
+    #[inline]
+    pub(crate) fn target<'b>(&self, sent: &str, target: &'b str) -> Cow<'b, str> {
+        match &self.0 {
+            Cow::Borrowed(_) => Cow::Borrowed(target),
+            Cow::Owned(plain) => {
+                let query = target.get(sent.len()..).unwrap_or_default();
+                Cow::Owned(format!("{plain}{query}"))
+            }
+        }
     }
 }
 
-/// The same of a path with its query, which stays as it is.
-#[inline]
-pub(crate) fn plain_target<'a>(path: &'a str, target: &'a str) -> Cow<'a, str> {
-    match plain_path(path) {
-        Cow::Borrowed(_) => Cow::Borrowed(target),
-        Cow::Owned(plain) => Cow::Owned(plain + target.get(path.len()..).unwrap_or_default()),
+impl Deref for PlainPath<'_> {
+    type Target = str;
+
+    #[inline]
+    fn deref(&self) -> &str {
+        &self.0
     }
 }
 
@@ -347,10 +363,11 @@ mod tests {
             ("/%7bid%7D", "/%7Bid%7D"),
             ("*", "*"),
         ] {
-            assert_eq!(plain_path(sent), plain, "{sent}");
+            assert_eq!(&*PlainPath::of(sent), plain, "{sent}");
             let target = format!("{sent}?q=%2F//");
-            assert_eq!(plain_target(sent, &target), format!("{plain}?q=%2F//"));
-            assert_eq!(plain_path(plain), plain, "{plain}");
+            let of_target = PlainPath::of(sent).target(sent, &target);
+            assert_eq!(of_target, format!("{plain}?q=%2F//"));
+            assert_eq!(&*PlainPath::of(plain), plain, "{plain}");
         }
     }
 

@@ -89,6 +89,7 @@ impl Stream {
 
     /// Waits for something to read, and leaves it there. None is there at the end of the stream. TLS keeps what it has
     /// deciphered, at most one record, for the next read.
+    #[inline]
     pub(crate) fn poll_peek(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         match self {
             Self::Plain(stream) => {
@@ -190,7 +191,7 @@ impl AsyncWrite for Stream {
         true
     }
 
-    #[inline]
+    #[inline(always)]
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             // A socket has nothing to flush.

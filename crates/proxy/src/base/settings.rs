@@ -15,7 +15,7 @@ use arc_swap::ArcSwap;
 use super::clock::Ticks;
 use crate::config::requests::RequestConfig;
 use crate::config::route::RouteTimeouts;
-use crate::config::{ForwardedConfig, Limits, LogFormat, Timeouts, TraceSampling};
+use crate::config::{ForwardedConfig, Limits, LogFormat, SourceLimits, Timeouts, TraceSampling};
 
 /// See the module.
 pub(crate) struct Settings {
@@ -73,6 +73,7 @@ impl Settings {
     }
 
     /// A connection takes over what its worker has.
+    #[inline]
     pub(crate) fn follow(&self, worker: &Self) {
         if self.version.get() != worker.version.get() {
             self.take(Arc::clone(&worker.config.borrow()), worker.version.get());
@@ -86,6 +87,7 @@ impl Settings {
     }
 
     /// The request has ended: what its route had of its own holds no more.
+    #[inline]
     pub(crate) fn leave_route(&self) {
         if self.of_route.replace(false) {
             let config = self.config.borrow();
@@ -110,13 +112,27 @@ impl Settings {
         self.version.get()
     }
 
+    #[inline]
     pub(crate) fn limits(&self) -> Limits {
         self.limits.get()
     }
 
     /// Most bytes of a target.
+    #[inline]
     pub(crate) fn uri_bytes(&self) -> usize {
         self.limits.get().uri_bytes
+    }
+
+    /// Most bytes of a request's body, where there is a limit.
+    #[inline]
+    pub(crate) fn body_bytes(&self) -> Option<u64> {
+        self.limits.get().body_bytes
+    }
+
+    /// What one source may take.
+    #[inline]
+    pub(crate) fn per_source(&self) -> SourceLimits {
+        self.limits.get().per_source
     }
 
     /// Time-outs in ticks.

@@ -283,6 +283,7 @@ impl ClientConnection {
     }
 
     /// The present request is over: what there is of newer settings holds for the next.
+    #[inline]
     pub(crate) fn enter_idle(&self) {
         self.settings.leave_route();
         self.settings.follow(&self.base.settings);

@@ -5,14 +5,12 @@ mod retry;
 
 use std::future::poll_fn;
 use std::io;
-use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
-use hyper::client::conn::TrySendError;
 use socket2::SockRef;
 use tokio::net::TcpStream;
 
@@ -24,7 +22,7 @@ use crate::sockets::{is_own_fault, probes};
 use crate::stream::Stream;
 use crate::tls::{NodeTls, NodeTlsFailure};
 use crate::upstream::body::RequestBody;
-use crate::upstream::{Sent, Upstream, UpstreamKey, marking};
+use crate::upstream::{SendFailure, Sending, Upstream, UpstreamKey, marking};
 use crate::worker::Worker;
 pub(crate) use retry::{Failure, rescue};
 
@@ -46,9 +44,11 @@ pub(crate) fn pooled(
 }
 
 /// Where the ticket says that the request goes.
+#[inline]
 fn upstream_key(worker: &Worker, guard: &mut RequestGuard) -> Option<UpstreamKey> {
     let state = guard.state()?;
     let node = state.ticket.as_ref()?.node;
+    let (tls, http2) = (state.site).map_or((None, false), |it| worker.sites.node_speech(it));
     let picker = worker.base.cluster.picker.borrow();
     let at = picker.topology().nodes.get(node.index())?;
     Some(UpstreamKey {
@@ -56,8 +56,8 @@ fn upstream_key(worker: &Worker, guard: &mut RequestGuard) -> Option<UpstreamKey
         generation: at.generation,
         address: at.address,
         marks: state.marks(),
-        tls: state.site.and_then(|it| worker.sites.node_tls_id(it)),
-        http2: state.site.is_some_and(|it| worker.sites.node_http2(it)),
+        tls,
+        http2,
     })
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn send(
     mut upstream: Upstream,
     request: Request<RequestBody>,
     traits: &RequestTraits,
-) -> impl Future<Output = Sent> + use<> {
+) -> Sending {
     let connection = &client.connection;
     connection.extend(if connection.is_uploading() {
         connection.begin_body(connection.ticks().request_body);
@@ -85,7 +85,7 @@ pub(crate) fn send(
 pub(crate) fn poll_head(
     client: &Client,
     guard: &mut RequestGuard,
-    mut sending: Pin<&mut impl Future<Output = Sent>>,
+    sending: &mut Sending,
     traits: &RequestTraits,
     context: &mut Context<'_>,
 ) -> Poll<Result<Response<Incoming>, Failure>> {
@@ -102,7 +102,7 @@ pub(crate) fn poll_head(
         if let Some(upstream) = &mut *client.upstream.borrow_mut() {
             upstream.give_up();
         }
-        polled = sending.poll(context);
+        polled = sending.as_mut().poll(context);
     }
     client.take_interims();
     if polled.is_pending()
@@ -124,8 +124,8 @@ pub(crate) async fn forward(
     let Some(upstream) = pooled(&client.worker, guard, traits)? else {
         return try_nodes(client, guard, request, traits).await;
     };
-    let mut sending = pin!(send(client, upstream, request, traits));
-    match poll_fn(|context| poll_head(client, guard, sending.as_mut(), traits, context)).await {
+    let mut sending = send(client, upstream, request, traits);
+    match poll_fn(|context| poll_head(client, guard, &mut sending, traits, context)).await {
         Ok(response) => Ok(response),
         Err(failure) => retry_after_failure(client, guard, failure, traits).await,
     }
@@ -191,8 +191,8 @@ async fn attempt(
         stale: false,
         ..*traits
     };
-    let mut sending = pin!(send(client, upstream, request, &traits));
-    poll_fn(|context| poll_head(client, guard, sending.as_mut(), &traits, context)).await
+    let mut sending = send(client, upstream, request, &traits);
+    poll_fn(|context| poll_head(client, guard, &mut sending, &traits, context)).await
 }
 
 /// Connects to the ticket's node, or to others while that fails: a stream of bytes, on which nothing was said.
@@ -257,20 +257,20 @@ fn make_ready(stream: &TcpStream, keepalive: Duration) -> io::Result<()> {
     stream.set_nodelay(true)
 }
 
-fn failure(client: &Client, mut error: TrySendError<Request<RequestBody>>, stale: bool) -> Failure {
+fn failure(client: &Client, failure: SendFailure, stale: bool) -> Failure {
+    let SendFailure { error, unsent } = failure;
     let upstream = client.upstream.take();
-    let broken = match NodeTlsFailure::is_of_tls(error.error()) {
+    let broken = match NodeTlsFailure::is_of_tls(&error) {
         true => Reason::NodeTls,
         false => Reason::Reset,
     };
-    if let Some(request) = error.take_message() {
-        return Failure::of_connection(broken, request, stale);
+    if let Some(request) = unsent {
+        return Failure::of_connection(broken, *request, stale);
     }
     match client.connection.upload.get() {
         Upload::Failed(reason) => return Failure::at_last(reason),
         Upload::Done | Upload::Active => {}
     }
-    let error = error.into_error();
     let flooded = upstream.as_ref().is_some_and(|it| it.is_flooded());
     if error.is_parse() || error.is_parse_too_large() || flooded {
         return Failure::at_last(Reason::BadResponse);

@@ -114,6 +114,7 @@ impl Queue {
     }
 
     /// A request of the site has ended, or rests: those that wait may have its room, here or in another worker.
+    #[inline]
     pub(crate) fn handle_room(&self, site: Option<SiteId>) {
         if self.is_empty() && !self.shared.heads.any() {
             return;

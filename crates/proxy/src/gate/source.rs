@@ -60,7 +60,7 @@ impl AllSources {
         settings: &Settings,
         clock: fn() -> Timestamp,
     ) -> Result<Option<SourceSeat>, Reason> {
-        let most = settings.limits().per_source.connections;
+        let most = settings.per_source().connections;
         let Some(most) = most.filter(|_| !is_exempt(client, settings)) else {
             return Ok(None);
         };
@@ -84,7 +84,7 @@ impl AllSources {
         settings: &Settings,
         now: Timestamp,
     ) -> Result<(), Reason> {
-        let rate = settings.limits().per_source.rate;
+        let rate = settings.per_source().rate;
         let Some(rate) = rate.filter(|_| !is_exempt(client, settings)) else {
             return Ok(());
         };

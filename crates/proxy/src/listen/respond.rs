@@ -11,7 +11,6 @@ use std::task::{Context, Poll, ready};
 use http::{Request, Response};
 use http_body::Body;
 use hyper::body::Incoming;
-use pin_project_lite::pin_project;
 
 use crate::forward::{self, Failure, poll_head};
 use crate::head;
@@ -21,7 +20,7 @@ use crate::request::{self, Admitted, Client, RequestGuard, RequestTraits, Wait};
 use crate::response::{
     Delivery, ResponseBody, Tunnel, deliver, refused, routed, settle_connection,
 };
-use crate::upstream::Sent;
+use crate::upstream::Sending;
 use crate::upstream::body::RequestBody;
 use crate::wire::client_body::ClientBody;
 
@@ -32,37 +31,26 @@ pub(crate) struct Service {
     pub(crate) tunnel: Cell<Option<Box<Tunnel>>>,
 }
 
-pin_project! {
-    /// See the module.
-    #[project = ResponderProjection]
-    enum Responder<F> {
-        Answered { response: Option<Response<ResponseBody>> },
-        Waiting {
-            service: Rc<Service>,
-            guard: Option<RequestGuard>,
-            traits: RequestTraits,
-            #[pin]
-            sending: F,
-        },
-        Slow { future: Slow },
-    }
+/// See the module.
+pub(crate) enum Responder {
+    Answered(Option<Box<Response<ResponseBody>>>),
+    Waiting {
+        service: Rc<Service>,
+        guard: Option<RequestGuard>,
+        traits: RequestTraits,
+        sending: Sending,
+    },
+    Slow(Slow),
 }
 
 type Slow = Pin<Box<dyn Future<Output = Response<ResponseBody>>>>;
 
 /// The service: an answer to every request.
-pub(crate) fn respond(
-    service: &Rc<Service>,
-    mut request: Request<ClientBody>,
-) -> impl Future<Output = Result<Response<ResponseBody>, Infallible>> + use<> {
+pub(crate) fn respond(service: &Rc<Service>, mut request: Request<ClientBody>) -> Responder {
     let client = &service.client;
-    let inflow = &client.connection.inflow;
     if request.uri().scheme().is_some() {
-        let seen = inflow.borrow().seen();
+        let seen = client.connection.inflow.borrow().seen();
         head::complete_path(&mut request, seen.options_without_path);
-    }
-    if let ClientBody::Http1(body) = request.body() {
-        inflow.borrow_mut().expect(body, false);
     }
     if let Some(sampling) = client.connection.settings.traces() {
         client.worker.traces.ensure(request.headers_mut(), sampling);
@@ -79,18 +67,16 @@ pub(crate) fn respond(
         }
         Ok(Admitted::Answered(answer)) => {
             let is_whole = request.body().is_end_stream();
-            return Responder::answered(routed(client, guard, answer, is_whole));
+            return Responder::answered(routed(client, guard, *answer, is_whole));
         }
         Err(reason) => return Responder::answered(refused(guard, reason)),
     };
-    let request = match request::prepare(client, &mut guard, request, &traits.facts) {
-        Ok(request) => request,
+    let request = match request::prepare(client, &mut guard, &mut request, &traits.facts) {
+        Ok(body) => request.map(|_| body),
         Err(reason) => return Responder::answered(refused(guard, reason)),
     };
     if let Some(wait) = wait {
-        return Responder::Slow {
-            future: queued(Rc::clone(service), guard, request, traits, wait),
-        };
+        return Responder::Slow(queued(Rc::clone(service), guard, request, traits, wait));
     }
     match forward::pooled(&client.worker, &mut guard, &mut traits) {
         Ok(Some(upstream)) => Responder::Waiting {
@@ -99,35 +85,30 @@ pub(crate) fn respond(
             guard: Some(guard),
             traits,
         },
-        Ok(None) => Responder::Slow {
-            future: connecting(Rc::clone(service), guard, request, traits),
-        },
+        Ok(None) => Responder::Slow(connecting(Rc::clone(service), guard, request, traits)),
         Err(reason) => Responder::answered(refused(guard, reason)),
     }
 }
 
-impl<F> Responder<F> {
+impl Responder {
     fn answered(response: Response<ResponseBody>) -> Self {
-        Self::Answered {
-            response: Some(response),
-        }
+        Self::Answered(Some(Box::new(response)))
     }
 }
 
-impl<F: Future<Output = Sent>> Future for Responder<F> {
+impl Future for Responder {
     type Output = Result<Response<ResponseBody>, Infallible>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
-            let slow = match self.as_mut().project() {
-                ResponderProjection::Answered { response } => match response.take() {
-                    Some(response) => return Poll::Ready(Ok(response)),
+            let slow = match &mut *self {
+                Self::Answered(response) => match response.take() {
+                    Some(response) => return Poll::Ready(Ok(*response)),
                     None => return Poll::Pending,
                 },
-                ResponderProjection::Slow { future } => {
-                    return future.as_mut().poll(context).map(Ok);
-                }
-                ResponderProjection::Waiting {
+                Self::Slow(future) => return future.as_mut().poll(context).map(Ok),
+                Self::Waiting {
                     service,
                     guard,
                     traits,
@@ -144,7 +125,8 @@ impl<F: Future<Output = Sent>> Future for Responder<F> {
                     match polled {
                         Ok(response) => match deliver(client, guard, response, traits) {
                             Delivery::Response(response) => return Poll::Ready(Ok(response)),
-                            Delivery::Tunnel(guard, response) => {
+                            Delivery::Tunnel(agreed) => {
+                                let (guard, response) = *agreed;
                                 tunnelling(Rc::clone(service), guard, response)
                             }
                         },
@@ -152,7 +134,7 @@ impl<F: Future<Output = Sent>> Future for Responder<F> {
                     }
                 }
             };
-            self.set(Self::Slow { future: slow });
+            *self = Self::Slow(slow);
         }
     }
 }
@@ -176,7 +158,7 @@ fn queued(
     mut guard: RequestGuard,
     request: Request<RequestBody>,
     mut traits: RequestTraits,
-    wait: Wait,
+    wait: Box<Wait>,
 ) -> Slow {
     Box::pin(async move {
         let client = &service.client;
@@ -217,7 +199,10 @@ async fn finish(
         Err(reason) => refused(guard, reason),
         Ok(response) => match deliver(&service.client, guard, response, traits) {
             Delivery::Response(response) => response,
-            Delivery::Tunnel(guard, response) => tunnel(service, guard, response).await,
+            Delivery::Tunnel(agreed) => {
+                let (guard, response) = *agreed;
+                tunnel(service, guard, response).await
+            }
         },
     }
 }

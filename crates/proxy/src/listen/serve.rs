@@ -2,6 +2,7 @@
 //! leaves to be done when it ends.
 
 use std::cell::Cell;
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -20,7 +21,7 @@ use super::http2;
 use super::introduction::introduced;
 use super::io::ClientIo;
 use super::linger::linger;
-use super::respond::{Service, respond};
+use super::respond::{Responder, Service, respond};
 use super::tcp;
 use crate::connection::{ClientConnection, Phase};
 use crate::gate::source::SourceSeat;
@@ -73,29 +74,44 @@ pub(crate) async fn serve(clients: Rc<Clients>, stream: TcpStream, client: Rc<Cl
     let plan = &client.connection.plan;
     // Each in memory of its own: most connections are of the last kind.
     if let Some(site) = &plan.tcp_site {
-        Box::pin(tcp::serve(&client, stream, site)).await;
-    } else if stream.is_http2() || !plan.protocols.http1 {
-        Box::pin(http2::serve(&clients, &client, stream, Bytes::new())).await;
-    } else {
-        serve_http1(&clients, &client, stream).await;
+        return Box::pin(tcp::serve(&client, stream, site)).await;
     }
-}
-
-/// Serves one of HTTP/1, or of HTTP/2 where it begins so.
-async fn serve_http1(clients: &Rc<Clients>, client: &Rc<Client>, stream: Stream) {
-    let io = ClientIo::new(stream, Rc::clone(&client.connection));
+    if stream.is_http2() || !plan.protocols.http1 {
+        return Box::pin(http2::serve(&clients, &client, stream, Bytes::new())).await;
+    }
     let service = Rc::new(Service {
-        client: Rc::clone(client),
+        client: Rc::clone(&client),
         tunnel: Cell::new(None),
     });
-    let answering = {
-        let service = Rc::clone(&service);
-        service_fn(move |request: Request<Incoming>| {
-            respond(&service, request.map(ClientBody::Http1))
-        })
-    };
-    let mut served = clients.builder.borrow().serve_connection(io, answering);
-    let end = poll_fn(|context| poll(client, &mut served, context)).await;
+    let io = ClientIo::new(stream, Rc::clone(&client.connection));
+    let mut served = (clients.builder.borrow()).serve_connection(io, answering(&service));
+    let end = poll_fn(|context| poll(&client, &mut served, context)).await;
+    Box::pin(ended(&clients, &service, served, end)).await;
+}
+
+/// What answers the requests of a connection of HTTP/1.
+fn answering(
+    service: &Rc<Service>,
+) -> impl HttpService<Incoming, ResBody = ResponseBody, Error = Infallible, Future = Responder> + use<>
+{
+    let service = Rc::clone(service);
+    service_fn(move |request: Request<Incoming>| {
+        let inflow = &service.client.connection.inflow;
+        inflow.borrow_mut().expect(request.body(), false);
+        respond(&service, request.map(ClientBody::of_http1))
+    })
+}
+
+/// hyper has come to an end with a connection: what is left to be done, which may be HTTP/2 or a tunnel.
+async fn ended<S>(
+    clients: &Rc<Clients>,
+    service: &Service,
+    served: Connection<ClientIo, S>,
+    end: End,
+) where
+    S: HttpService<Incoming, ResBody = ResponseBody, Error = Infallible>,
+{
+    let client = &service.client;
     let limit = client.connection.settings.timeouts().linger;
     let connection = &client.connection;
     match end {
@@ -108,7 +124,7 @@ async fn serve_http1(clients: &Rc<Clients>, client: &Rc<Client>, stream: Stream)
             if result.is_err() && connection.begins_http2() {
                 let early = read_so_far(connection, &parts.read_buf);
                 let stream = parts.io.into_stream();
-                return Box::pin(http2::serve(clients, client, stream, early)).await;
+                return http2::serve(clients, client, stream, early).await;
             }
             let malformed = connection.malformed.take();
             let parse_error = result.is_err_and(|error| error.is_parse());
@@ -172,8 +188,7 @@ fn poll<S>(
     context: &mut Context<'_>,
 ) -> Poll<End>
 where
-    S: HttpService<Incoming, ResBody = ResponseBody>,
-    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    S: HttpService<Incoming, ResBody = ResponseBody, Error = Infallible>,
 {
     let connection: &ClientConnection = &client.connection;
     connection.register(context.waker());

@@ -24,7 +24,7 @@ use crate::gate::queue::InQueue;
 use crate::gate::throttle::{InThrottle, Met};
 use crate::head::{self, CheckedHead, HeadInfo, Hop};
 use crate::record::reason::Reason;
-use crate::route;
+use crate::route::{self, PlainPath};
 use crate::upstream::body::RequestBody;
 use crate::wire::client_body::ClientBody;
 
@@ -46,11 +46,11 @@ pub(crate) enum Admitted {
     /// It ends here: OPTIONS that has come as far as it may.
     Ends,
     /// Its listener or its route answers it.
-    Answered(Response<Bytes>),
+    Answered(Box<Response<Bytes>>),
     /// It has a node.
     Ready(RequestTraits),
     /// It cannot go on yet.
-    Waits(RequestTraits, Wait),
+    Waits(RequestTraits, Box<Wait>),
 }
 
 /// What a request waits for.
@@ -76,19 +76,14 @@ pub(crate) fn admit(
     }
     let plan = &client.connection.plan;
     if let Some(port) = plan.redirects_to {
-        return Ok(Admitted::Answered(redirect::to_https(
-            request,
-            checked.host,
-            port,
-        )));
+        let answer = redirect::to_https(request, checked.host, port);
+        return Ok(Admitted::Answered(Box::new(answer)));
     }
     if plan.refuses_other_hosts && !client.connection.is_shown_for(checked.host) {
         return Err(Reason::Misdirected);
     }
-    let wait = match enter(client, guard, request, &checked) {
-        Ok(Entered::Goes) => None,
-        Ok(Entered::Waits(wait)) => Some(wait),
-        Ok(Entered::Answered(answer)) => return Ok(Admitted::Answered(answer)),
+    let entered = match enter(client, guard, request, &checked) {
+        Ok(entered) => entered,
         Err(reason) => {
             guard.note_form(request.headers());
             return Err(reason);
@@ -99,9 +94,10 @@ pub(crate) fn admit(
         repeatable: head::is_idempotent(request.method()) && request.body().is_end_stream(),
         stale: false,
     };
-    Ok(match wait {
-        Some(wait) => Admitted::Waits(traits, wait),
-        None => Admitted::Ready(traits),
+    Ok(match entered {
+        Entered::Goes => Admitted::Ready(traits),
+        Entered::Waits(wait) => Admitted::Waits(traits, wait),
+        Entered::Answered(answer) => Admitted::Answered(answer),
     })
 }
 
@@ -143,14 +139,15 @@ pub(crate) async fn waited(
     client: &Client,
     guard: &mut RequestGuard,
     request: &Request<RequestBody>,
-    wait: Wait,
+    wait: Box<Wait>,
 ) -> Result<(), Reason> {
     client.connection.queued.set(true);
     let waiting = async {
-        match wait {
+        match *wait {
             Wait::Throttle(held, arrival) => {
-                let plain = route::plain_target(request.uri().path(), uri_target(request));
-                let target = target_of(request, arrival.site, &plain);
+                let plain = PlainPath::of(path(request));
+                let target = plain.target(request.uri().path(), uri_target(request));
+                let target = target_of(request, arrival.site, &target);
                 until_passed(client, guard, held, arrival, target).await
             }
             Wait::Delay(hold, arrival) => until_over(client, guard, hold, arrival).await,
@@ -269,14 +266,14 @@ fn uri_target<B>(request: &Request<B>) -> &str {
     target.map_or("", |target| target.as_str())
 }
 
-/// What becomes of a request of a site.
+/// What becomes of a request of a site. What is rare is in memory of its own.
 enum Entered {
     /// It has a node.
     Goes,
     /// It cannot go on yet.
-    Waits(Wait),
+    Waits(Box<Wait>),
     /// Its route answers it.
-    Answered(Response<Bytes>),
+    Answered(Box<Response<Bytes>>),
 }
 
 /// Checks what the head alone does not tell, and finds the site and its route.
@@ -292,9 +289,10 @@ fn enter(
     if facts.chunked && connection.head_has_length() {
         return Err(Reason::LengthAndEncoding);
     }
-    (worker.sources).admit(connection.client, &connection.settings, base.now())?;
+    let now = guard.state().ok_or(Reason::ClientGone)?.arrived_at;
+    (worker.sources).admit(connection.client, &connection.settings, now)?;
     let length = request.body().size_hint().lower();
-    let body_max = connection.settings.limits().body_bytes;
+    let body_max = connection.settings.body_bytes();
     if body_max.is_some_and(|most| length > most) {
         return Err(Reason::BodyTooLarge);
     }
@@ -307,7 +305,7 @@ fn enter(
         false => None,
     };
     base.cluster.refresh();
-    let plain = route::plain_path(path(request));
+    let plain = PlainPath::of(path(request));
     let site = base
         .cluster
         .site(checked.host, &plain)
@@ -333,37 +331,37 @@ fn enter(
     };
     if let Some(route) = &state.route {
         if let Some(answer) = route.answer(checked.host, request) {
-            return Ok(Entered::Answered(answer));
+            return Ok(Entered::Answered(Box::new(answer)));
         }
         connection.take_route(&route.timeouts);
     }
     state.tunnel = tunnel;
-    let waits = enter_site(client, guard, request, site)?;
-    Ok(waits.map_or(Entered::Goes, Entered::Waits))
+    enter_site(client, guard, request, site, &plain)
 }
 
-/// Asks the throttle and the test of a site's request, if it has them, and then for a node: it has one now, or waits.
+/// Asks the throttle and the test of a site's request, if it has them, and then for a node: it has one now, or waits. Its
+/// path is given as others of the same path are compared by.
 fn enter_site(
     client: &Client,
     guard: &mut RequestGuard,
     request: &Request<ClientBody>,
     site: SiteId,
-) -> Result<Option<Wait>, Reason> {
+    plain: &PlainPath<'_>,
+) -> Result<Entered, Reason> {
     let (worker, connection) = (&client.worker, &client.connection);
     let base = &worker.base;
     let headers = request.headers();
-    let path = route::plain_path(path(request));
-    let plain = route::plain_target(request.uri().path(), uri_target(request));
+    let target = plain.target(request.uri().path(), uri_target(request));
     let state = guard.state().ok_or(Reason::ClientGone)?;
     let now = state.arrived_at;
     state.session = worker.sites.on_request(site, headers);
     let established =
         (state.session).is_some_and(|session| worker.sites.is_established(site, session, now));
-    let of = target_of(request, site, &plain);
+    let of = target_of(request, site, &target);
     let mut arrival = Arrival {
         site,
         priority: (worker.sites)
-            .priority(site, &path, headers)
+            .priority(site, plain, headers)
             .with_established(established),
         kind: base.cluster.kind(site, of.method.as_str(), of.target),
         throttled: false,
@@ -381,28 +379,32 @@ fn enter_site(
             Met::Free => {}
             Met::Full => return Err(Reason::ThrottleFull),
             Met::Passed(passed) => connection.take_place(passed),
-            Met::Held(held) => return Ok(Some(Wait::Throttle(held, arrival))),
+            Met::Held(held) => {
+                return Ok(Entered::Waits(Box::new(Wait::Throttle(held, arrival))));
+            }
         }
     }
     if let Some((delayed, hold)) = worker.delays.assign(of, now) {
         state.delayed = Some(delayed);
-        return Ok(Some(Wait::Delay(hold, arrival)));
+        return Ok(Entered::Waits(Box::new(Wait::Delay(hold, arrival))));
     }
-    let waiting = pick(client, guard, &arrival, now)?;
-    Ok(waiting.map(Wait::Room))
+    Ok(match pick(client, guard, &arrival, now)? {
+        None => Entered::Goes,
+        Some(waiting) => Entered::Waits(Box::new(Wait::Room(waiting))),
+    })
 }
 
-/// The request as it goes to a node.
+/// Makes the head what a node gets, and gives the body as it gets that.
 pub(crate) fn prepare(
     client: &Client,
     guard: &mut RequestGuard,
-    mut request: Request<ClientBody>,
+    request: &mut Request<ClientBody>,
     facts: &HeadInfo,
-) -> Result<Request<RequestBody>, Reason> {
+) -> Result<RequestBody, Reason> {
     let connection = &client.connection;
     let has_body = !request.body().is_end_stream();
     head::prepare(
-        &mut request,
+        request,
         facts,
         has_body,
         &Hop {
@@ -418,10 +420,10 @@ pub(crate) fn prepare(
         },
     )?;
     if let Some(route) = guard.state().and_then(|state| state.route.as_ref()) {
-        route.change(&mut request, &connection.settings.forwarded())?;
+        route.change(request, &connection.settings.forwarded())?;
     }
     if !has_body {
-        return Ok(request.map(|_| RequestBody::Empty));
+        return Ok(RequestBody::Empty);
     }
     connection.upload.set(Upload::Active);
     let expects = facts.expects_continue;
@@ -431,13 +433,16 @@ pub(crate) fn prepare(
     let wanted = asks_node.then(|| {
         let wanted = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&wanted);
-        hyper::ext::on_informational(&mut request, move |informational| {
+        hyper::ext::on_informational(request, move |informational| {
             if informational.status() == StatusCode::CONTINUE {
                 asked.store(true, Ordering::Relaxed);
             }
         });
         wanted
     });
-    let limit = connection.settings.limits().body_bytes;
-    Ok(request.map(|incoming| RequestBody::new(incoming, connection, limit, wanted, expects)))
+    let limit = connection.settings.body_bytes();
+    let incoming = std::mem::replace(request.body_mut(), ClientBody::Empty);
+    Ok(RequestBody::new(
+        incoming, connection, limit, wanted, expects,
+    ))
 }

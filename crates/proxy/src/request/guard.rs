@@ -112,6 +112,7 @@ impl RequestGuard {
     }
 
     /// The head of the node's answer has come; what it is worth is known at its end.
+    #[inline]
     pub(crate) fn on_head(&mut self, status: u16, has_body: bool) {
         let Some((client, state)) = &mut self.inner else {
             return;

@@ -178,7 +178,6 @@ impl RequestState {
         }
         let duration_us = micros_between(self.arrived_at, now);
         self.settle(worker, reason, now);
-        let throttled = self.throttled.take();
         if self.status == 0 {
             self.status = reason.map_or(200, Reason::status_code);
         }
@@ -189,7 +188,7 @@ impl RequestState {
         stats.on_end(self.site, self.status, reason, duration_us);
         let ended = RequestEnd {
             ticket: self.ticket.as_ref(),
-            throttled: throttled.as_ref(),
+            throttled: self.throttled.as_ref(),
             reason,
             duration_us,
             bytes_in: uploaded,
@@ -209,6 +208,7 @@ impl RequestState {
         let site = self.site;
         self.reset();
         worker.queue.handle_room(site);
+        self.throttled = None;
     }
 
     fn log(&self, worker: &Worker, ended: &RequestEnd<'_>, now: Timestamp) {

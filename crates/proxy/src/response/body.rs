@@ -14,14 +14,14 @@ use crate::record::reason::Reason;
 use crate::request::RequestGuard;
 use crate::upstream::body::BodyError;
 
-/// A response body on its way to the client.
+/// A response body on its way to the client. Small, since hyper moves responses about.
 pub(crate) enum ResponseBody {
-    /// Nothing.
+    /// Nothing, or nothing more.
     Empty,
     /// A text of our own.
-    Ready(Option<Bytes>),
+    Ready(Box<Bytes>),
     /// The node's. The ticket is in it, and ends with it.
-    Stream(ResponseStream),
+    Stream(Box<ResponseStream>),
 }
 
 /// See [`ResponseBody`].
@@ -38,19 +38,19 @@ impl From<Bytes> for ResponseBody {
     fn from(text: Bytes) -> Self {
         match text.is_empty() {
             true => Self::Empty,
-            false => Self::Ready(Some(text)),
+            false => Self::Ready(Box::new(text)),
         }
     }
 }
 
 impl ResponseStream {
-    pub(crate) fn new(incoming: Incoming, guard: RequestGuard) -> Self {
-        Self {
+    pub(crate) fn new(incoming: Incoming, guard: RequestGuard) -> Box<Self> {
+        Box::new(Self {
             incoming,
             guard,
             pacing: None,
             broken: None,
-        }
+        })
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
@@ -162,9 +162,14 @@ impl Body for ResponseBody {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        match self.get_mut() {
+        let body = self.get_mut();
+        match body {
             Self::Empty => Poll::Ready(None),
-            Self::Ready(text) => Poll::Ready(text.take().map(Frame::data).map(Ok)),
+            Self::Ready(text) => {
+                let text = std::mem::take(&mut **text);
+                *body = Self::Empty;
+                Poll::Ready(Some(Ok(Frame::data(text))))
+            }
             Self::Stream(stream) => stream.poll(context),
         }
     }
@@ -172,7 +177,7 @@ impl Body for ResponseBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Empty => true,
-            Self::Ready(text) => text.is_none(),
+            Self::Ready(_) => false,
             Self::Stream(stream) => stream.is_end_stream(),
         }
     }
@@ -180,9 +185,7 @@ impl Body for ResponseBody {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Empty => SizeHint::with_exact(0),
-            Self::Ready(text) => {
-                SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64))
-            }
+            Self::Ready(text) => SizeHint::with_exact(text.len() as u64),
             Self::Stream(stream) => stream.incoming.size_hint(),
         }
     }

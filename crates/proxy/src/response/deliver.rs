@@ -25,7 +25,7 @@ pub(crate) enum Delivery {
     /// It goes to the client, and its body follows.
     Response(Response<ResponseBody>),
     /// The node has agreed to a tunnel.
-    Tunnel(RequestGuard, Response<ResponseBody>),
+    Tunnel(Box<(RequestGuard, Response<ResponseBody>)>),
 }
 
 /// The response as it goes to the client.
@@ -77,7 +77,8 @@ pub(crate) fn deliver(
     if upgraded {
         // Whatever becomes of the tunnel: the node has done what it was asked for.
         guard.settle(None);
-        return Delivery::Tunnel(guard, Response::from_parts(parts, ResponseBody::Empty));
+        let response = Response::from_parts(parts, ResponseBody::Empty);
+        return Delivery::Tunnel(Box::new((guard, response)));
     }
     let body = if incoming.is_end_stream() {
         guard.complete();

@@ -16,7 +16,7 @@ use tidegate_core::topology::NodeId;
 use super::body::RequestBody;
 use super::io::{NodeIo, UpstreamBytes};
 use super::waker::Gate;
-use super::{Sent, UpstreamKey, UpstreamParts};
+use super::{HyperSent, UpstreamKey, UpstreamParts};
 use crate::record::stats::{NodeStats, WorkerStats};
 use crate::stream::Stream;
 
@@ -97,7 +97,7 @@ impl Http1 {
         request: Request<RequestBody>,
         owner: Option<Waker>,
         capture: bool,
-    ) -> impl Future<Output = Sent> + use<> {
+    ) -> impl Future<Output = HyperSent<RequestBody>> + use<> {
         self.gate.set_owner(owner);
         self.watch.reads.set(0);
         self.watch.inflow.borrow_mut().expect_head();

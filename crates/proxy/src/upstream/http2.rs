@@ -12,19 +12,23 @@
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use http::header::{EXPECT, HOST};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, Request, Uri, Version};
+use http_body::{Body, Frame, SizeHint};
 use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper::rt::Executor;
 use hyper_util::rt::TokioIo;
 use tidegate_core::topology::NodeId;
 
-use super::body::RequestBody;
-use super::{Sent, UpstreamKey, UpstreamParts};
+use super::body::{BodyError, RequestBody};
+use super::{HyperSent, UpstreamKey, UpstreamParts};
 use crate::head;
 use crate::record::stats::{NodeStats, WorkerStats};
 use crate::stream::Stream;
@@ -40,7 +44,7 @@ const SEND_BUFFER: usize = 64 << 10;
 
 /// See the module.
 pub(crate) struct Http2Connection {
-    sender: RefCell<SendRequest<RequestBody>>,
+    sender: RefCell<SendRequest<Http2Body>>,
     key: UpstreamKey,
     /// Requests that use it.
     open: Cell<usize>,
@@ -54,6 +58,36 @@ pub(crate) struct Http2 {
     connection: Rc<Http2Connection>,
     /// The request as it can be sent again.
     kept: Option<Box<Request<()>>>,
+}
+
+/// A body that goes out on a stream. A type of its own: what hyper makes of it is then not shared with HTTP/1.1, whose requests
+/// pay for calls that are not inlined.
+pub(super) struct Http2Body(RequestBody);
+
+impl From<Http2Body> for RequestBody {
+    fn from(body: Http2Body) -> Self {
+        body.0
+    }
+}
+
+impl Body for Http2Body {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        Pin::new(&mut self.0).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.size_hint()
+    }
 }
 
 /// Where hyper's tasks run: on this worker.
@@ -149,13 +183,13 @@ impl Http2 {
         &mut self,
         mut request: Request<RequestBody>,
         capture: bool,
-    ) -> impl Future<Output = Sent> + use<> {
+    ) -> impl Future<Output = HyperSent<Http2Body>> + use<> {
         self.kept = capture.then(|| Box::new(copy_of(&request)));
         to_http2(&mut request, self.connection.key.tls.is_some());
         self.connection
             .sender
             .borrow_mut()
-            .try_send_request(request)
+            .try_send_request(request.map(Http2Body))
     }
 
     /// The node that it goes to, if the request is kept. Once an answer has begun this is not asked any more.

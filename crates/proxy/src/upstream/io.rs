@@ -121,6 +121,7 @@ impl Write for NodeIo {
         true
     }
 
+    #[inline(always)]
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.stream().poll_flush(context)
     }

@@ -113,14 +113,14 @@ impl Upstream {
         request: Request<RequestBody>,
         owner: Option<Waker>,
         capture: bool,
-    ) -> impl Future<Output = Sent> + use<> {
+    ) -> Sending {
         match self {
-            Self::Http1(connection) => Sending::Http1 {
+            Self::Http1(connection) => Box::pin(Converted {
                 sending: connection.send(request, owner, capture),
-            },
-            Self::Http2(stream) => Sending::Http2 {
+            }),
+            Self::Http2(stream) => Box::pin(Converted {
                 sending: stream.send(request, capture),
-            },
+            }),
         }
     }
 
@@ -218,28 +218,49 @@ impl Upstream {
 }
 
 /// What becomes of a request that was handed over.
-pub(crate) type Sent = Result<Response<Incoming>, TrySendError<Request<RequestBody>>>;
+pub(crate) type Sent = Result<Response<Incoming>, SendFailure>;
 
-pin_project! {
-    /// A request that was handed over, by either version.
-    #[project = SendingProjection]
-    enum Sending<A, B> {
-        Http1 { #[pin] sending: A },
-        Http2 { #[pin] sending: B },
+/// The same as hyper has it.
+type HyperSent<B> = Result<Response<Incoming>, TrySendError<Request<B>>>;
+
+/// Why there is no answer to it.
+pub(crate) struct SendFailure {
+    pub(crate) error: hyper::Error,
+    /// The request, if no byte of it has gone out.
+    pub(crate) unsent: Option<Box<Request<RequestBody>>>,
+}
+
+impl<B: Into<RequestBody>> From<TrySendError<Request<B>>> for SendFailure {
+    #[cold]
+    fn from(mut error: TrySendError<Request<B>>) -> Self {
+        let unsent = error.take_message();
+        Self {
+            unsent: unsent.map(|request| Box::new(request.map(Into::into))),
+            error: error.into_error(),
+        }
     }
 }
 
-impl<A, B> Future for Sending<A, B>
+/// A request that was handed over, by either version. In memory of its own: what waits for an answer is moved about by hyper, and
+/// a request that it could not send comes back with it.
+pub(crate) type Sending = Pin<Box<dyn Future<Output = Sent>>>;
+
+pin_project! {
+    /// The same as hyper has it.
+    struct Converted<F> {
+        #[pin]
+        sending: F,
+    }
+}
+
+impl<F, E> Future for Converted<F>
 where
-    A: Future<Output = Sent>,
-    B: Future<Output = Sent>,
+    F: Future<Output = Result<Response<Incoming>, E>>,
+    E: Into<SendFailure>,
 {
     type Output = Sent;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Sent> {
-        match self.project() {
-            SendingProjection::Http1 { sending } => sending.poll(context),
-            SendingProjection::Http2 { sending } => sending.poll(context),
-        }
+        self.project().sending.poll(context).map_err(Into::into)
     }
 }

@@ -15,8 +15,8 @@ use super::frames::FrameAccount;
 pub(crate) enum ClientBody {
     /// There is none, whatever follows.
     Empty,
-    /// Of a connection of HTTP/1.
-    Http1(Incoming),
+    /// Of a connection of HTTP/1. In memory of its own: requests are moved about, and few have a body.
+    Http1(Box<Incoming>),
     /// Of a stream of HTTP/2.
     Http2(Box<StreamBody>),
 }
@@ -37,6 +37,17 @@ pub(crate) struct StreamBody {
 pub(crate) enum ClientBodyError {
     Http1(hyper::Error),
     Http2(h2::Error),
+}
+
+impl ClientBody {
+    /// Of a request on a connection of HTTP/1.
+    #[inline]
+    pub(crate) fn of_http1(body: Incoming) -> Self {
+        match body.is_end_stream() {
+            true => Self::Empty,
+            false => Self::Http1(Box::new(body)),
+        }
+    }
 }
 
 impl StreamBody {

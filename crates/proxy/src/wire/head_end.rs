@@ -67,8 +67,13 @@ impl HeadEnd {
         }
     }
 
-    /// What was seen so far.
+    /// What was seen of a head that has ended.
     pub(crate) fn seen(&self) -> HeadNotes {
+        self.seen
+    }
+
+    /// What was seen so far.
+    pub(crate) fn seen_so_far(&self) -> HeadNotes {
         let begins = |with| self.first.is_none() && self.line[..self.kept].starts_with(with);
         HeadNotes {
             tls: self.seen.tls || begins(TLS),
@@ -414,7 +419,7 @@ mod tests {
                 for part in raw.chunks(piece) {
                     end.find(part);
                 }
-                assert_eq!(end.seen().tls, is_tls, "{}", raw.escape_ascii());
+                assert_eq!(end.seen_so_far().tls, is_tls, "{}", raw.escape_ascii());
             }
         }
     }

@@ -137,7 +137,7 @@ impl Inflow {
     /// The same of a head that has not ended yet, if one has begun.
     pub(crate) fn seen_so_far(&self) -> HeadNotes {
         match &self.next {
-            Next::Head(head) => head.seen(),
+            Next::Head(head) => head.seen_so_far(),
             Next::Undecided | Next::Length(_) | Next::Chunked(_) | Next::Raw => self.seen,
         }
     }

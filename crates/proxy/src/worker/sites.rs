@@ -175,6 +175,7 @@ impl Sites {
     }
 
     /// The priority of a request.
+    #[inline]
     pub(crate) fn priority(&self, site: SiteId, path: &str, headers: &HeaderMap) -> Priority {
         let picker = self.base.cluster.picker.borrow();
         let priorities = match picker.topology().sites.get(site.index()) {
@@ -224,23 +225,38 @@ impl Sites {
         ready.settings.configs.get(site.index())?.node_tls.clone()
     }
 
-    /// By which rule that is.
-    pub(crate) fn node_tls_id(&self, site: SiteId) -> Option<NodeTlsId> {
+    /// How the site's nodes are spoken to: by which rule of TLS, if it is one, and whether by HTTP/2.
+    #[inline]
+    pub(crate) fn node_speech(&self, site: SiteId) -> (Option<NodeTlsId>, bool) {
         let ready = self.ready.borrow();
-        let rule = ready.settings.configs.get(site.index())?.node_tls.as_ref();
-        rule.map(|it| it.id())
+        let Some(config) = ready.settings.configs.get(site.index()) else {
+            return (None, false);
+        };
+        (
+            config.node_tls.as_ref().map(|it| it.id()),
+            config.node_http2,
+        )
     }
 
     /// Where the session of a request wants it.
+    #[inline]
     pub(crate) fn affinity(&self, site: SiteId, headers: &HeaderMap, client: IpAddr) -> Affinity {
-        let mut ready = self.ready.borrow_mut();
-        match ready.sticky.get_mut(site.index()) {
-            Some(Some(sticky)) => {
-                let picker = self.base.cluster.picker.borrow();
-                sticky.affinity(site, headers, client, picker.topology())
-            }
+        match self.ready.borrow_mut().sticky.get_mut(site.index()) {
+            Some(Some(sticky)) => self.wanted(sticky, site, headers, client),
             Some(None) | None => Affinity::None,
         }
+    }
+
+    #[cold]
+    fn wanted(
+        &self,
+        sticky: &mut StickySite,
+        site: SiteId,
+        headers: &HeaderMap,
+        client: IpAddr,
+    ) -> Affinity {
+        let picker = self.base.cluster.picker.borrow();
+        sticky.affinity(site, headers, client, picker.topology())
     }
 
     /// The cookie by which a session of the site comes back to a node, where there is one.

@@ -135,13 +135,32 @@ fn rest_below<'a>(above: &str, path: &'a [u8]) -> Option<&'a [u8]> {
 }
 
 /// A path as it is compared; see the module.
+#[inline]
 pub(crate) fn normal(path: &str) -> Cow<'_, [u8]> {
-    let bytes = path.as_bytes();
-    let is_plain =
-        !bytes.contains(&b'%') && !bytes.windows(2).any(|two| two == b"//" || two == b"/.");
-    if is_plain {
-        return Cow::Borrowed(bytes);
+    match is_normal(path.as_bytes()) {
+        true => Cow::Borrowed(path.as_bytes()),
+        false => Cow::Owned(made_normal(path.as_bytes())),
     }
+}
+
+/// Whether nothing needs to be done, which is mostly so; each request pays for this look.
+#[inline]
+fn is_normal(path: &[u8]) -> bool {
+    // The bytes that begin what is to be done; a dot and a slash do so behind a slash alone.
+    let mut before = 0;
+    !path.iter().any(|byte| {
+        let is_behind_slash = before == b'/';
+        before = *byte;
+        match byte {
+            b'%' => true,
+            b'.' | b'/' => is_behind_slash,
+            _ => false,
+        }
+    })
+}
+
+#[cold]
+fn made_normal(bytes: &[u8]) -> Vec<u8> {
     let decoded = decode(bytes);
     let mut out = Vec::with_capacity(decoded.len());
     let mut segments = decoded.split(|byte| *byte == b'/').peekable();
@@ -168,7 +187,7 @@ pub(crate) fn normal(path: &str) -> Cow<'_, [u8]> {
     if out.is_empty() {
         out.push(b'/');
     }
-    Cow::Owned(out)
+    out
 }
 
 /// A text whose percent-encodings are decoded once; what is none stays as it is.
