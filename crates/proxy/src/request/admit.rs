@@ -17,6 +17,7 @@ use super::guard::RequestGuard;
 use super::pick::{dispatch, pick};
 use super::redirect;
 use super::state::AskedTunnel;
+use crate::config::Limits;
 use crate::connection::Upload;
 use crate::gate::RequestTarget;
 use crate::gate::delay::InDelay;
@@ -426,8 +427,9 @@ pub(crate) fn prepare(
     connection.upload.set(Upload::Active);
     let expects = facts.expects_continue;
     let site = guard.state().and_then(|state| state.site);
+    let by_http2 = site.is_some_and(|it| client.worker.sites.node_http2(it));
     // What a node of HTTP/2 says to it does not come this far.
-    let asks_node = expects && !site.is_some_and(|it| client.worker.sites.node_http2(it));
+    let asks_node = expects && !by_http2;
     let wanted = asks_node.then(|| {
         let wanted = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&wanted);
@@ -438,6 +440,13 @@ pub(crate) fn prepare(
         });
         wanted
     });
-    let limit = connection.settings.limits().body_bytes;
-    Ok(request.map(|incoming| RequestBody::new(incoming, connection, limit, wanted, expects)))
+    let Limits {
+        body_bytes: limit,
+        replay_bytes,
+        ..
+    } = connection.settings.limits();
+    // Nodes of HTTP/1.1 do not say that they have not begun.
+    let replay = by_http2.then_some(replay_bytes);
+    Ok(request
+        .map(|incoming| RequestBody::new(incoming, connection, limit, wanted, expects, replay)))
 }

@@ -133,8 +133,8 @@ fn is_asked_for(guard: &mut RequestGuard, headers: &http::HeaderMap) -> bool {
 
 /// Whether the body that is on its way begins as it should.
 fn begins(client: &Client, body: &Incoming, head: HeadInfo) -> bool {
-    let upstream = client.upstream.borrow();
-    (upstream.as_ref()).is_none_or(|upstream| upstream.expect(body, !head.chunked))
+    let mut upstream = client.upstream.borrow_mut();
+    (upstream.as_mut()).is_none_or(|upstream| upstream.expect(body, !head.chunked))
 }
 
 /// The answer of a request's listener or route; `is_whole` if all of the request was read.
