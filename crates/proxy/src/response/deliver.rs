@@ -177,7 +177,8 @@ pub(crate) fn refused(mut guard: RequestGuard, reason: Reason) -> Response<Respo
 }
 
 /// Says what becomes of the connection behind this answer. While it drains, or when the listener was taken out, a worker closes each
-/// connection behind its next answer, and says so in it: the client then sends nothing more into a connection that closes.
+/// connection behind its next answer, and says so in it: the client then sends nothing more into a connection that closes. The same
+/// goes for an answer that comes before the whole request: what is left of that may never be read (RFC 9112 §9.3).
 /// An HTTP/1.0 client reads an answer without a length up to the end of the connection.
 pub(crate) fn settle_connection(
     connection: &ClientConnection,
@@ -188,7 +189,10 @@ pub(crate) fn settle_connection(
     {
         vacant.insert(hsts.clone());
     }
-    if connection.base.drain.has_begun() || connection.listener.has_begun() {
+    if connection.base.drain.has_begun()
+        || connection.listener.has_begun()
+        || connection.inflow.borrow().awaits_body()
+    {
         response.headers_mut().insert(CONNECTION, CLOSE);
     }
     if connection.version.get() == Version::HTTP_10 {
