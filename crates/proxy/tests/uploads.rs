@@ -101,8 +101,85 @@ fn an_answer_that_overtakes_the_body_can_be_read() {
         }
         let answer = client.read_response(false);
         assert_eq!((answer.status(), answer.text()), (413, "large"));
+        assert_eq!(answer.get("connection"), Some("close"));
         let mut rest = Vec::new();
         assert_eq!(client.reader.read_to_end(&mut rest).unwrap(), 0);
+    }
+}
+
+/// Whether this answer says that its connection closes, and whether that serves another request.
+fn says_and_serves(client: &mut Peer) -> (bool, bool) {
+    let answer = client.read_response(false);
+    let says = answer.get("connection") == Some("close");
+    // A connection that has closed may take it, and answers nothing.
+    (client.stream())
+        .write_all(b"GET /next HTTP/1.1\r\nhost: shop.example\r\n\r\n")
+        .ok();
+    (
+        says,
+        client.read_head().is_some_and(|it| it.status() == 200),
+    )
+}
+
+#[test]
+fn an_answer_of_ours_before_the_whole_body_says_that_the_connection_closes() {
+    let node = Node::start(|peer| {
+        while peer.read_head().is_some() {
+            peer.write(&ok("here")).unwrap();
+        }
+    });
+    let bench = Bench::with(&[node.address], |config| {
+        config.limits.body_bytes = Some(100);
+        config.timeouts.linger = PATIENCE;
+    });
+    for (rest, closes) in [
+        ("content-length: 101\r\n\r\n".to_owned(), true),
+        (
+            format!("content-length: 101\r\n\r\n{}", "x".repeat(100)),
+            true,
+        ),
+        // All of it is here, and no reason to close.
+        (
+            format!("content-length: 101\r\n\r\n{}", "x".repeat(101)),
+            false,
+        ),
+    ] {
+        let mut client = bench.client();
+        client.send(&format!("POST / HTTP/1.1\r\nhost: shop.example\r\n{rest}"));
+        assert_eq!(
+            says_and_serves(&mut client),
+            (closes, !closes),
+            "{}",
+            rest.len()
+        );
+    }
+}
+
+#[test]
+fn a_head_before_the_whole_body_says_that_the_connection_closes() {
+    let (begun, ends) = mpsc::channel();
+    let ends = std::sync::Mutex::new(ends);
+    let node = Node::start(move |peer| {
+        while let Some(head) = peer.read_head() {
+            let mut body = vec![0; head.get("content-length").map_or(0, |_| 5)];
+            peer.reader.read_exact(&mut body).unwrap();
+            peer.send("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n");
+            ends.lock().unwrap().recv().unwrap();
+            peer.send("early");
+        }
+    });
+    let bench = Bench::with(&[node.address], |config| config.timeouts.linger = PATIENCE);
+    for (length, says) in [(5, None), (10_000_000, Some("close"))] {
+        let mut client = bench.client();
+        client.send(&format!(
+            "POST / HTTP/1.1\r\nhost: shop.example\r\ncontent-length: {length}\r\n\r\nhello"
+        ));
+        let head = client.read_head().unwrap();
+        assert_eq!((head.status(), head.get("connection")), (200, says));
+        begun.send(()).unwrap();
+        let mut body = [0; 5];
+        client.reader.read_exact(&mut body).unwrap();
+        assert_eq!(&body, b"early");
     }
 }
 

@@ -17,7 +17,7 @@ const PYTHON: &str = "/usr/bin/python3";
 
 /// A server of every shape of call: `serve.py NAME ADDRESS`.
 const SERVER: &str = r#"
-import sys, time
+import signal, sys, time
 from concurrent import futures
 import grpc
 name, address = sys.argv[1:]
@@ -46,6 +46,8 @@ server = grpc.server(futures.ThreadPoolExecutor(8))
 server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("shop.Cart", handlers),))
 assert server.add_insecure_port(address)
 server.start()
+# What it has begun it ends.
+signal.signal(signal.SIGTERM, lambda *_: server.stop(20))
 server.wait_for_termination()
 "#;
 
@@ -89,14 +91,19 @@ fn is_there() -> bool {
 }
 
 fn start(folder: &Path, name: &str) -> (SocketAddr, Process) {
+    let address = free_address();
+    (address, revive(folder, name, address))
+}
+
+/// A server at this address.
+fn revive(folder: &Path, name: &str, address: SocketAddr) -> Process {
     let script = folder.join("serve.py");
     std::fs::write(&script, SERVER).unwrap();
-    let address = free_address();
     let mut command = Command::new(PYTHON);
     command.arg(script).arg(name).arg(address.to_string());
     let process = Process::start(&mut command);
     eventually("the server listens", || TcpStream::connect(address).ok());
-    (address, process)
+    process
 }
 
 fn ask(folder: &Path, address: SocketAddr) -> String {
@@ -171,4 +178,58 @@ fn what_we_refuse_is_a_status_of_grpc() {
     command.args(["-c", script, &front_end.address.to_string()]);
     let said = String::from_utf8(command.output().unwrap().stdout).unwrap();
     assert_eq!(said, "UNAVAILABLE\n");
+}
+
+/// Calls of one client while servers are started anew: `call.py ADDRESS` calls until its input ends, and says how it went.
+const CALLS: &str = r#"
+import sys, threading
+import grpc
+channel = grpc.insecure_channel(sys.argv[1])
+get = channel.unary_unary("/shop.Cart/Get")
+ends, failed, done = threading.Event(), [], [0] * 8
+def calls(index):
+    while not ends.is_set():
+        try:
+            get(b"x" * 1000, timeout=30)
+        except grpc.RpcError as error:
+            # So this server answers calls that it has when it stops, and not begun: directly asked, too.
+            if error.code() != grpc.StatusCode.CANCELLED:
+                failed.append(f"{error.code().name} {error.details()}")
+        done[index] += 1
+threads = [threading.Thread(target=calls, args=(index,)) for index in range(8)]
+for it in threads: it.start()
+sys.stdin.read()
+ends.set()
+for it in threads: it.join()
+print("enough" if sum(done) > 100 else "few", failed)
+"#;
+
+#[test]
+fn a_server_that_stops_in_order_costs_no_call() {
+    if !is_there() {
+        return;
+    }
+    let folder = folder("grpc-stop");
+    let (one, mut process) = start(&folder, "one");
+    let (two, _two) = start(&folder, "two");
+    let front_end = FrontEnd::start(&folder, &site(&[one, two], "policy = \"round_robin\"\n"));
+    let script = folder.join("call.py");
+    std::fs::write(&script, CALLS).unwrap();
+    let mut command = Command::new(PYTHON);
+    command.arg(script).arg(front_end.address.to_string());
+    let mut client = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let served = || front_end.metric("tidegate_node_tries_total{site=\"calls\",node=\"n0\"}");
+    for _ in 0..3 {
+        let before = served().unwrap();
+        eventually("it serves", || (served()? > before + 50.0).then_some(()));
+        process.end("TERM");
+        process = revive(&folder, "one", one);
+    }
+    drop(client.stdin.take());
+    let output = client.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "enough []\n");
 }

@@ -54,6 +54,9 @@ pub struct Limits {
     pub pool_per_node: usize,
     /// Nodes that a request may be tried at, the first included.
     pub tries: u32,
+    /// Bytes of a request's body that are held until its node has begun, where nodes say whether they have (HTTP/2). Zero: such a
+    /// request is sent once.
+    pub replay_bytes: usize,
     /// What one source may take; those whose claims are believed may take all.
     pub per_source: SourceLimits,
 }
@@ -85,6 +88,7 @@ impl Default for Limits {
             buffer_bytes: 16 << 10,
             pool_per_node: 128,
             tries: 3,
+            replay_bytes: 128 << 10,
             per_source: SourceLimits::default(),
         }
     }

@@ -4,15 +4,15 @@
 //! |---|---|
 //! | no connection, or no TLS on it | at another node: nothing was sent |
 //! | the request came back unsent from a pooled connection | at the same node, on a new connection, and free of charge: the node had merely closed an idle connection |
+//! | the node of HTTP/2 says that it has not begun | the same, whatever the method, if what of its body has come is held; from a new connection at another node |
 //! | a pooled connection broke before the first byte of an answer | the same, if the request is repeatable; an upgrade too |
 //! | a new connection broke before the first byte of an answer | at another node, if the request is repeatable |
 //! | the node was ejected because it answers nothing, not even probes | at another node that is up, if the request is repeatable and not a byte of an answer has come |
 //! | anything else, and every time-out of an answer | never |
 //!
-//! Repeatable is a request whose method is idempotent and that has no body: a body has gone to the node and
-//! is not kept. All but the free retry are within the limit on tries and the site's retry budget. A request
-//! that waits at an ejected node and is denied a retry stays there and asks again while it waits: the budget
-//! fills again, or the node comes back and answers.
+//! Repeatable is a request whose method is idempotent and that has no body. All but the free retry are within the limit on
+//! tries and the site's retry budget. A request that waits at an ejected node and is denied a retry stays there and asks again
+//! while it waits: the budget fills again, or the node comes back and answers.
 
 use http::Request;
 
@@ -73,6 +73,16 @@ impl Failure {
 
 /// The request after a try that got no answer, if it is tried again. It has a ticket then.
 pub(crate) fn after(
+    client: &Client,
+    guard: &mut RequestGuard,
+    failure: Failure,
+) -> Result<Request<RequestBody>, Reason> {
+    let request = goes_on(client, guard, failure)?;
+    request.body().begin_again();
+    Ok(request)
+}
+
+fn goes_on(
     client: &Client,
     guard: &mut RequestGuard,
     failure: Failure,

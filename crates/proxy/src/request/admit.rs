@@ -428,8 +428,9 @@ pub(crate) fn prepare(
     connection.upload.set(Upload::Active);
     let expects = facts.expects_continue;
     let site = guard.state().and_then(|state| state.site);
+    let by_http2 = site.is_some_and(|it| client.worker.sites.node_http2(it));
     // What a node of HTTP/2 says to it does not come this far.
-    let asks_node = expects && !site.is_some_and(|it| client.worker.sites.node_http2(it));
+    let asks_node = expects && !by_http2;
     let wanted = asks_node.then(|| {
         let wanted = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&wanted);
@@ -440,9 +441,12 @@ pub(crate) fn prepare(
         });
         wanted
     });
-    let limit = connection.settings.body_bytes();
+    let limits = connection.settings.limits();
+    // Nodes of HTTP/1.1 do not say that they have not begun.
+    let replay = by_http2.then_some(limits.replay_bytes);
     let incoming = std::mem::replace(request.body_mut(), ClientBody::Empty);
+    let limit = limits.body_bytes;
     Ok(RequestBody::new(
-        incoming, connection, limit, wanted, expects,
+        incoming, connection, limit, wanted, expects, replay,
     ))
 }

@@ -134,8 +134,8 @@ fn is_asked_for(guard: &mut RequestGuard, headers: &http::HeaderMap) -> bool {
 
 /// Whether the body that is on its way begins as it should.
 fn begins(client: &Client, body: &Incoming, head: HeadInfo) -> bool {
-    let upstream = client.upstream.borrow();
-    (upstream.as_ref()).is_none_or(|upstream| upstream.expect(body, !head.chunked))
+    let mut upstream = client.upstream.borrow_mut();
+    (upstream.as_mut()).is_none_or(|upstream| upstream.expect(body, !head.chunked))
 }
 
 /// The answer of a request's listener or route; `is_whole` if all of the request was read.
@@ -178,7 +178,8 @@ pub(crate) fn refused(mut guard: RequestGuard, reason: Reason) -> Response<Respo
 }
 
 /// Says what becomes of the connection behind this answer. While it drains, or when the listener was taken out, a worker closes each
-/// connection behind its next answer, and says so in it: the client then sends nothing more into a connection that closes.
+/// connection behind its next answer, and says so in it: the client then sends nothing more into a connection that closes. The same
+/// goes for an answer that comes before the whole request: what is left of that may never be read (RFC 9112 §9.3).
 /// An HTTP/1.0 client reads an answer without a length up to the end of the connection.
 pub(crate) fn settle_connection(
     connection: &ClientConnection,
@@ -189,7 +190,10 @@ pub(crate) fn settle_connection(
     {
         vacant.insert(hsts.clone());
     }
-    if connection.base.drain.has_begun() || connection.listener.has_begun() {
+    if connection.base.drain.has_begun()
+        || connection.listener.has_begun()
+        || connection.inflow.borrow().awaits_body()
+    {
         response.headers_mut().insert(CONNECTION, CLOSE);
     }
     if connection.version.get() == Version::HTTP_10 {

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::Sleep;
 
+use super::replay::HeldBody;
 use crate::connection::{ClientConnection, Phase, Upload};
 use crate::head;
 use crate::record::reason::Reason;
@@ -29,6 +30,8 @@ pub(crate) struct BodyError(pub(crate) Reason);
 pub(crate) enum RequestBody {
     Empty,
     Stream(Box<RequestStream>),
+    /// It can be sent again.
+    Held(Box<HeldBody>),
 }
 
 /// See [`RequestBody`].
@@ -53,17 +56,20 @@ struct ExpectHold {
 
 impl RequestBody {
     /// Wraps a body of at most `limit` bytes. With `wanted` it is held back until that is set; a client that `expects` it is asked
-    /// for it then.
+    /// for it then. With `replay` it can be sent again while it is no longer than that.
     pub(crate) fn new(
         incoming: ClientBody,
         connection: &Rc<ClientConnection>,
         limit: Option<u64>,
         wanted: Option<Arc<AtomicBool>>,
         expects: bool,
+        replay: Option<usize>,
     ) -> Self {
         // hyper asks by itself, when the body is first read.
         let is_held_back = expects && matches!(incoming, ClientBody::Http2(_));
-        Self::Stream(Box::new(RequestStream {
+        let is_known_long = |most: usize| incoming.size_hint().lower() > most as u64;
+        let replay = replay.filter(|most| !is_known_long(*most));
+        let stream = Box::new(RequestStream {
             incoming,
             serial: connection.serial.get(),
             is_asked_for: !is_held_back,
@@ -76,7 +82,19 @@ impl RequestBody {
             }),
             left: limit.unwrap_or(u64::MAX),
             next: None,
-        }))
+        });
+        match replay {
+            None => Self::Stream(stream),
+            Some(most) => Self::Held(Box::new(HeldBody::new(stream, most))),
+        }
+    }
+
+    /// It is sent again.
+    pub(crate) fn begin_again(&self) {
+        match self {
+            Self::Empty | Self::Stream(_) => {}
+            Self::Held(body) => body.begin(),
+        }
     }
 }
 
@@ -104,7 +122,31 @@ impl RequestStream {
         self.connection.serial.get() != self.serial || !self.connection.is_answered()
     }
 
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    pub(super) fn connection(&self) -> &ClientConnection {
+        &self.connection
+    }
+
+    pub(super) fn is_end_stream(&self) -> bool {
+        self.next.is_none() && self.incoming.is_end_stream()
+    }
+
+    pub(super) fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
+    }
+
+    /// What was read before may go on, once it has a place.
+    pub(super) fn poll_again(&self, context: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
+        if self.is_over() {
+            return Poll::Ready(Err(BodyError(Reason::ClientGone)));
+        }
+        ready!(self.connection.poll_place(context));
+        Poll::Ready(Ok(()))
+    }
+
+    pub(super) fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         if self.is_over() {
             return Poll::Ready(Some(Err(BodyError(Reason::ClientGone))));
         }
@@ -184,7 +226,7 @@ impl RequestStream {
     }
 
     /// All is sent: from now on the node's answer is due.
-    fn done(&self) {
+    pub(super) fn done(&self) {
         self.connection.upload.set(Upload::Done);
         if self.connection.phase() == Phase::Busy {
             self.connection.end_body();
@@ -205,6 +247,7 @@ impl Body for RequestBody {
         match self.get_mut() {
             Self::Empty => Poll::Ready(None),
             Self::Stream(stream) => stream.poll(context),
+            Self::Held(body) => body.poll(context),
         }
     }
 
@@ -212,6 +255,7 @@ impl Body for RequestBody {
         match self {
             Self::Empty => true,
             Self::Stream(stream) => stream.incoming.is_end_stream(),
+            Self::Held(body) => body.is_end_stream(),
         }
     }
 
@@ -219,6 +263,7 @@ impl Body for RequestBody {
         match self {
             Self::Empty => SizeHint::with_exact(0),
             Self::Stream(stream) => stream.incoming.size_hint(),
+            Self::Held(body) => body.size_hint(),
         }
     }
 }

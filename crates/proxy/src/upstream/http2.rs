@@ -3,11 +3,12 @@
 //!
 //! | a stream | then |
 //! |---|---|
-//! | is refused (`REFUSED_STREAM`), or its connection ends before its answer begins | the request goes elsewhere, if it is repeatable |
+//! | is refused (`REFUSED_STREAM`), or is beyond the last that its node's `GOAWAY` names | was not begun: the request is sent again, whatever its method (RFC 9113 §8.7) |
+//! | has a connection that ends before its answer begins | the request goes elsewhere, if it is repeatable |
 //! | is reset otherwise | the answer has failed |
 //!
-//! A request is kept as its head, not as its bytes, and without a body alone. Failure case: interim responses of such nodes end here, and
-//! they are asked for no tunnels.
+//! A request is kept as its head, not as its bytes, and its body as far as that is held ([`replay`](super::replay)). Failure
+//! case: interim responses of such nodes end here, and they are asked for no tunnels.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -28,6 +29,7 @@ use hyper_util::rt::TokioIo;
 use tidegate_core::topology::NodeId;
 
 use super::body::{BodyError, RequestBody};
+use super::replay::HeldBody;
 use super::{HyperSent, UpstreamKey, UpstreamParts};
 use crate::head;
 use crate::record::stats::{NodeStats, WorkerStats};
@@ -57,7 +59,26 @@ pub(crate) struct Http2Connection {
 pub(crate) struct Http2 {
     connection: Rc<Http2Connection>,
     /// The request as it can be sent again.
-    kept: Option<Box<Request<()>>>,
+    kept: Option<Box<Kept>>,
+}
+
+/// See [`Http2::kept`].
+struct Kept {
+    head: Request<()>,
+    body: Option<HeldBody>,
+    /// Whether it may be sent again, too, where the node may have begun.
+    repeatable: bool,
+}
+
+/// Whether a node has begun with a request, by how its stream has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Begun {
+    /// The node says that it has not.
+    No,
+    /// Nothing is known of it.
+    Unknown,
+    /// It has, and has failed.
+    Failed,
 }
 
 /// A body that goes out on a stream. A type of its own: what hyper makes of it is then not shared with HTTP/1.1, whose requests
@@ -178,13 +199,25 @@ impl Http2 {
         self.connection.used_at.set(tick);
     }
 
-    /// Hands a request over. With `capture` it is kept.
+    /// Hands a request over. It is kept, unless it has a body that is not held; with `repeatable` it may be sent again where the node
+    /// may have begun, too.
     pub(super) fn send(
         &mut self,
         mut request: Request<RequestBody>,
-        capture: bool,
+        repeatable: bool,
     ) -> impl Future<Output = HyperSent<Http2Body>> + use<> {
-        self.kept = capture.then(|| Box::new(copy_of(&request)));
+        let body = match request.body() {
+            RequestBody::Empty => Some(None),
+            RequestBody::Held(body) => body.again().map(Some),
+            RequestBody::Stream(_) => None,
+        };
+        self.kept = body.map(|body| {
+            Box::new(Kept {
+                head: copy_of(&request),
+                body,
+                repeatable,
+            })
+        });
         to_http2(&mut request, self.connection.key.tls.is_some());
         self.connection
             .sender
@@ -192,30 +225,63 @@ impl Http2 {
             .try_send_request(request.map(Http2Body))
     }
 
-    /// The node that it goes to, if the request is kept. Once an answer has begun this is not asked any more.
+    /// The node that it goes to, if the request may be sent again. Once an answer has begun this is not asked any more.
     pub(super) fn awaited(&self) -> Option<NodeId> {
-        self.kept.as_ref().map(|_| self.connection.key.node)
-    }
-
-    /// The request as it can be sent again.
-    pub(super) fn kept_request(&self) -> Option<Request<RequestBody>> {
         let kept = self.kept.as_ref()?;
-        Some(copy_of(&**kept).map(|()| RequestBody::Empty))
+        kept.repeatable.then_some(self.connection.key.node)
     }
 
-    /// The same, if this error says that the node has not begun to answer.
-    pub(super) fn unanswered(&self, error: &hyper::Error) -> Option<Request<RequestBody>> {
-        let source = std::error::Error::source(error);
-        let of_frames = source.and_then(|it| it.downcast_ref::<h2::Error>());
-        let is_of_stream = source.is_some_and(|it| it.is::<io::Error>());
-        let is_unanswered = match of_frames {
-            None => is_of_stream || error.is_closed() || error.is_canceled(),
-            Some(error) => {
-                let is_refused = error.reason() == Some(h2::Reason::REFUSED_STREAM);
-                is_refused || error.is_go_away() || error.is_io()
-            }
+    /// The request that is [awaited](Self::awaited), as it can be sent again.
+    pub(super) fn awaited_request(&self) -> Option<Request<RequestBody>> {
+        self.awaited()?;
+        self.kept_request()
+    }
+
+    fn kept_request(&self) -> Option<Request<RequestBody>> {
+        let Kept { head, body, .. } = &**self.kept.as_ref()?;
+        let body = match body {
+            None => RequestBody::Empty,
+            Some(body) => RequestBody::Held(Box::new(body.again()?)),
         };
-        self.kept_request().filter(|_| is_unanswered)
+        Some(copy_of(head).map(|()| body))
+    }
+
+    /// The same, if this error says that the node has not begun, or may not have and it is repeatable.
+    pub(super) fn unanswered(&self, error: &hyper::Error) -> Option<Request<RequestBody>> {
+        let may_go = match begun(error) {
+            Begun::No => true,
+            Begun::Unknown => self.kept.as_ref()?.repeatable,
+            Begun::Failed => false,
+        };
+        let request = self.kept_request().filter(|_| may_go)?;
+        self.connection
+            .stats
+            .replays
+            .add(u64::from(!request.body().is_end_stream()));
+        Some(request)
+    }
+
+    /// An answer has come: the request will not be sent again.
+    pub(super) fn forget(&mut self) {
+        if let Some(body) = self.kept.take().and_then(|kept| kept.body) {
+            body.forget();
+        }
+    }
+}
+
+/// What this error says of it. The last stream that a `GOAWAY` names is looked at where it is received: streams up to that one end by
+/// an error of their own, or with their connection.
+fn begun(error: &hyper::Error) -> Begun {
+    let source = std::error::Error::source(error);
+    let of_frames = source.and_then(|it| it.downcast_ref::<h2::Error>());
+    let is_of_stream = source.is_some_and(|it| it.is::<io::Error>());
+    match of_frames {
+        Some(error) if error.reason() == Some(h2::Reason::REFUSED_STREAM) => Begun::No,
+        Some(error) if error.is_go_away() && error.is_remote() => Begun::No,
+        Some(error) if error.is_go_away() || error.is_io() => Begun::Unknown,
+        Some(_) => Begun::Failed,
+        None if is_of_stream || error.is_closed() || error.is_canceled() => Begun::Unknown,
+        None => Begun::Failed,
     }
 }
 

@@ -6,6 +6,7 @@ mod http2;
 mod io;
 pub(crate) mod marking;
 mod pool;
+mod replay;
 mod waker;
 
 use std::future::Future;
@@ -107,7 +108,8 @@ impl Upstream {
     }
 
     /// Hands a request over; it goes out with the next [`drive`](Self::drive). With `capture`
-    /// it is kept, so that it can be sent again.
+    /// it is kept, so that it can be sent again if it is not answered; HTTP/2 keeps it in any case, and gives it back where the
+    /// node says that it was not begun.
     pub(crate) fn send(
         &mut self,
         request: Request<RequestBody>,
@@ -166,10 +168,13 @@ impl Upstream {
 
     /// What its bytes are behind the head that has come: the body that hyper has read from it. False
     /// if what is here of that is malformed.
-    pub(crate) fn expect(&self, body: &Incoming, until_end: bool) -> bool {
+    pub(crate) fn expect(&mut self, body: &Incoming, until_end: bool) -> bool {
         match self {
             Self::Http1(connection) => connection.expect(body, until_end),
-            Self::Http2(_) => true,
+            Self::Http2(stream) => {
+                stream.forget();
+                true
+            }
         }
     }
 
@@ -203,7 +208,7 @@ impl Upstream {
     pub(crate) fn awaited_request(&self) -> Option<Request<RequestBody>> {
         match self {
             Self::Http1(connection) => connection.awaited_request(),
-            Self::Http2(stream) => stream.kept_request(),
+            Self::Http2(stream) => stream.awaited_request(),
         }
     }
 

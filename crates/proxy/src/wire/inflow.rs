@@ -152,6 +152,15 @@ impl Inflow {
         !matches!(self.next, Next::Head(_))
     }
 
+    /// Whether there is more of a body than has come. A chunked one counts as that up to its end.
+    pub(crate) fn awaits_body(&self) -> bool {
+        match &self.next {
+            Next::Head(_) | Next::Undecided | Next::Raw => false,
+            Next::Length(left) => *left > (self.kept.len() - self.at) as u64,
+            Next::Chunked(_) => true,
+        }
+    }
+
     /// Whether bytes were read that were not asked for yet.
     pub(crate) fn is_ahead(&self) -> bool {
         self.at < self.kept.len()

@@ -19,6 +19,7 @@ use super::checks;
 use super::findings;
 use super::plane::{Look, Plane};
 use super::process;
+use super::retries;
 use super::soft_limits;
 use super::sources;
 use super::status::STATUS_CLASSES;
@@ -206,21 +207,7 @@ impl Scene<'_> {
             let labels = [("ending", ending), ("reason", reason.label())];
             family.count(&labels, snapshot.reason(*reason));
         }
-        counter(
-            text,
-            "tidegate_retries",
-            "Requests tried again at a node.",
-            snapshot.retries,
-        );
-        let help = "Retries that the retry budget refused.";
-        counter(
-            text,
-            "tidegate_retries_denied",
-            help,
-            snapshot.retries_denied,
-        );
-        let help = "Requests that came back unsent from a connection that the node had closed.";
-        counter(text, "tidegate_stale_connections", help, snapshot.stale);
+        retries::metrics(snapshot, text);
         counter(
             text,
             "tidegate_request_body_bytes",

@@ -31,6 +31,7 @@ mod nodes;
 mod page;
 pub(crate) mod plane;
 mod process;
+mod retries;
 pub(crate) mod server;
 mod shares;
 mod soft_limits;

@@ -553,6 +553,9 @@ table! {
         pool_per_node: u32 = 128, in 0..=10_000;
         /// Nodes that a request may be tried at, the first included.
         tries: u32 = 3, in 1..=10;
+        /// Bytes of a request's body that are held until its node has begun, where nodes say whether they have
+        /// (`node_protocol = "h2"`): then it is sent again, whatever its method. At most 32 MiB a worker in all. 0: it is sent once.
+        replay_body: Size = Size::kib(128), in Size(0)..=Size::kib(1024);
         /// What one source may take: an IPv4 address, or the first 64 bits of an IPv6 address. Those of `[forwarded] trusted`
         /// are not limited. Not set: there are no such limits.
         per_source: Option<PerSourceFile> = None;

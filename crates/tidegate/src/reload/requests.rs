@@ -56,6 +56,7 @@ fn proxy_limits(limits: &LimitsFile) -> Limits {
         buffer_bytes: limits.buffer.bytes(),
         pool_per_node: limits.pool_per_node.value as usize,
         tries: limits.tries.value,
+        replay_bytes: limits.replay_body.bytes(),
         per_source: (limits.per_source.value.as_ref())
             .map_or_else(SourceLimits::default, per_source),
         ..Limits::default()

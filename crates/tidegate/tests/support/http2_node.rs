@@ -22,6 +22,7 @@ struct Counts {
     connections: AtomicUsize,
     requests: AtomicUsize,
     resets: AtomicUsize,
+    refusals: AtomicUsize,
 }
 
 impl Http2Node {
@@ -128,9 +129,20 @@ async fn serve(
         body.flow_control().release_capacity(data.len()).ok()?;
     }
     let trailers = body.trailers().await.ok()?;
+    // The first of them is read, and refused all the same.
+    let refuses = match &*path {
+        "/refused-first" => counts.refusals.fetch_add(1, Ordering::Relaxed) == 0,
+        "/refused-late" => true,
+        _ => false,
+    };
+    if refuses {
+        answer.send_reset(Reason::REFUSED_STREAM);
+        return None;
+    }
     let text = match &*path {
         "/head" => head,
         "/length" => bytes.to_string(),
+        "/refused-first" => format!("{bytes} {:?}", trailers.unwrap_or_default()),
         "/trailers" => format!("{trailers:?}"),
         "/large" => "z".repeat(3 << 20),
         // It serves, until a file says otherwise: a message of gRPC with one field.

@@ -18,6 +18,12 @@ impl Counter {
         self.0.store(sum, Ordering::Release);
     }
 
+    /// Takes away what was added; only the one writer may.
+    pub(crate) fn take(&self, less: u64) {
+        let rest = self.0.load(Ordering::Relaxed).wrapping_sub(less);
+        self.0.store(rest, Ordering::Release);
+    }
+
     /// Begins anew; only the one writer may.
     pub(crate) fn clear(&self) {
         self.0.store(0, Ordering::Release);

@@ -212,6 +212,10 @@ pub(crate) struct WorkerStats {
     pub(crate) retries_denied: Counter,
     /// Requests that came back unsent from a stale connection.
     pub(crate) stale: Counter,
+    /// Requests with a body that were sent again, because their node had not begun.
+    pub(crate) replays: Counter,
+    /// Bytes of request bodies that are held now, to be sent again.
+    pub(crate) held_bytes: Counter,
     pub(crate) bytes_in: Counter,
     pub(crate) bytes_out: Counter,
     pub(crate) accepted: Counter,
@@ -256,6 +260,8 @@ impl WorkerStats {
             retries: Counter::default(),
             retries_denied: Counter::default(),
             stale: Counter::default(),
+            replays: Counter::default(),
+            held_bytes: Counter::default(),
             bytes_in: Counter::default(),
             bytes_out: Counter::default(),
             accepted: Counter::default(),

@@ -86,6 +86,10 @@ pub struct Snapshot {
     pub retries_denied: u64,
     /// Requests that came back unsent from a connection that the node had closed.
     pub stale: u64,
+    /// Requests with a body that were sent again, because their node had not begun.
+    pub replays: u64,
+    /// Bytes of request bodies that are held now, to be sent again.
+    pub held_bytes: u64,
     /// Bytes of request bodies.
     pub bytes_in: u64,
     /// Bytes of response bodies.
@@ -181,6 +185,8 @@ impl Snapshot {
         self.retries += worker.retries.get();
         self.retries_denied += worker.retries_denied.get();
         self.stale += worker.stale.get();
+        self.replays += worker.replays.get();
+        self.held_bytes += worker.held_bytes.get();
         self.bytes_in += worker.bytes_in.get();
         self.bytes_out += worker.bytes_out.get();
         let closed = worker.closed.get();

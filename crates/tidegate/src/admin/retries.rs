@@ -1,0 +1,37 @@
+//! Metrics of requests that are sent again: retries, what the budget refused, and what came back unsent or not begun.
+
+use tidegate_proxy::Snapshot;
+
+use crate::exposition::{Kind, Text};
+
+/// Adds them.
+pub(super) fn metrics(snapshot: &Snapshot, text: &mut Text) {
+    let counters = [
+        (
+            "tidegate_retries",
+            "Requests tried again at a node.",
+            snapshot.retries,
+        ),
+        (
+            "tidegate_retries_denied",
+            "Retries that the retry budget refused.",
+            snapshot.retries_denied,
+        ),
+        (
+            "tidegate_stale_connections",
+            "Requests that came back unsent from a connection that the node had closed.",
+            snapshot.stale,
+        ),
+        (
+            "tidegate_replays",
+            "Requests with a body that were sent again, because their node had not begun.",
+            snapshot.replays,
+        ),
+    ];
+    for (name, help, value) in counters {
+        text.family(name, Kind::Counter, help).count(&[], value);
+    }
+    let help = "Bytes of request bodies that are held now, to be sent again.";
+    text.family("tidegate_held_body_bytes", Kind::Gauge, help)
+        .sample(&[], snapshot.held_bytes as f64);
+}
