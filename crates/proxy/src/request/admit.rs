@@ -17,6 +17,7 @@ use super::guard::RequestGuard;
 use super::pick::{dispatch, pick};
 use super::redirect;
 use super::state::AskedTunnel;
+use crate::config::listener::ListenerAnswers;
 use crate::connection::Upload;
 use crate::gate::RequestTarget;
 use crate::gate::delay::InDelay;
@@ -75,12 +76,10 @@ pub(crate) fn admit(
         return Ok(Admitted::Ends);
     }
     let plan = &client.connection.plan;
-    if let Some(port) = plan.redirects_to {
-        return Ok(Admitted::Answered(redirect::to_https(
-            request,
-            checked.host,
-            port,
-        )));
+    if let Some(answers) = &plan.answers
+        && let Some(answer) = own_answer(answers, request, checked.host)
+    {
+        return Ok(Admitted::Answered(answer));
     }
     if plan.refuses_other_hosts && !client.connection.is_shown_for(checked.host) {
         return Err(Reason::Misdirected);
@@ -103,6 +102,21 @@ pub(crate) fn admit(
         Some(wait) => Admitted::Waits(traits, wait),
         None => Admitted::Ready(traits),
     })
+}
+
+/// What a listener answers itself, if it does.
+fn own_answer<B>(
+    answers: &ListenerAnswers,
+    request: &Request<B>,
+    host: &str,
+) -> Option<Response<Bytes>> {
+    let challenges = answers.challenges.as_ref();
+    let proof = challenges.and_then(|it| it.http_answer(request.uri().path()));
+    if let Some(proof) = proof {
+        return Some(Response::new(proof));
+    }
+    let port = answers.redirects_to?;
+    Some(redirect::to_https(request, host, port))
 }
 
 /// Lets a connection in that is passed on as it is, as one request of the site, and asks for a node: it has one now, or waits.

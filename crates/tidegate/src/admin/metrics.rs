@@ -14,15 +14,9 @@ use tidegate_proxy::{
     Ending, Handshake, HandshakeFailure, HistogramSnapshot, NodeSnapshot, Reason, SiteSnapshot,
 };
 
-use super::agents;
-use super::checks;
-use super::findings;
 use super::plane::{Look, Plane};
-use super::process;
-use super::soft_limits;
-use super::sources;
 use super::status::STATUS_CLASSES;
-use super::throttles;
+use super::{agents, certificates, checks, findings, process, soft_limits, sources, throttles};
 use crate::exposition::{Family, Format, Kind, Labels, Text};
 use crate::moves::models::MoveCount;
 
@@ -78,6 +72,7 @@ pub(crate) fn metrics(plane: &Plane, format: Format) -> String {
     soft_limits::metrics(&topology, &mut text);
     agents::metrics(plane, &topology, &mut text);
     sources::metrics(plane, &mut text);
+    certificates::metrics(plane, &mut text);
     throttles::metrics(plane, &mut text);
     findings::metrics(plane, &mut text);
     scene.delay_experiments(&mut text);
