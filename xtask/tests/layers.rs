@@ -168,7 +168,7 @@ const CRATES: &[(&str, Layers)] = &[
             &["config", "peer_auth"],
             &["failure", "reads", "state"],
             &["client", "driver", "privilege", "resources", "signals"],
-            &["check", "learned"],
+            &["acme", "check", "learned"],
             &["upgrade"],
             &["agent", "culprits", "reload", "simulate", "steer", "top"],
             &["discovery", "moves", "probe"],

@@ -48,7 +48,7 @@ mod wire;
 mod worker;
 
 pub use base::TICK;
-pub use config::listener::{ListenerConfig, ListenerPlan, Protocols};
+pub use config::listener::{ListenerAnswers, ListenerConfig, ListenerPlan, Protocols};
 pub use config::requests::RequestConfig;
 pub use config::route::{
     HeaderChanges, PathPattern, PathPatternError, RouteAction, RouteConditions, RouteConfig,
@@ -81,8 +81,9 @@ pub use record::stats::{
 pub use route::{is_framing, is_served};
 pub use sockets::{BACKLOG, ListenerSockets, PortSharing, Ports, is_own_fault, listen_first};
 pub use tls::{
-    Authorities, Certificate, CertificateError, CertificateOrKeyError, ClientCertificates,
-    Handshake, HandshakeFailure, KeyError, KeyPin, NodeTls, NodeTlsConfig, NodeTlsFailure,
-    ServerTls, TlsConfig, TlsError, TlsVersion, is_ocsp_response, is_server_name,
+    Authorities, Certificate, CertificateError, CertificateOrKeyError, Challenges,
+    ClientCertificates, Handshake, HandshakeFailure, IssuedCertificate, KeyError, KeyPin, NodeTls,
+    NodeTlsConfig, NodeTlsFailure, ServerTls, TlsConfig, TlsError, TlsVersion, is_ocsp_response,
+    is_server_name,
 };
 pub use worker::{LoadReports, ReportCounts, ReportingNode, RequestSetter, Shared, SiteSetter};

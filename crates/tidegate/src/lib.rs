@@ -1,5 +1,6 @@
 //! The binary: command line, configuration, driver, admin API, metrics, demo.
 
+mod acme;
 mod admin;
 mod agent;
 mod check;

@@ -5,6 +5,7 @@
 //! run from the start of the process.
 
 mod agent;
+mod certificates;
 mod checks;
 mod moves;
 mod reload;
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use tidegate_core::topology::discovered::Announced;
 
 pub(crate) use agent::AgentStatus;
+pub(crate) use certificates::CertificateStatus;
 pub(crate) use checks::{CheckStatus, ServicesStatus};
 pub(crate) use moves::{BestMove, WhyMoves};
 pub(crate) use reload::{PlanLine, Reloaded};
@@ -62,6 +64,9 @@ pub(crate) struct Status {
     pub(crate) recent: Recent,
     /// Age of the load record at decisions of the last seconds.
     pub(crate) load_age: Quantiles,
+    /// Certificates that come by themselves, in the order of the configuration.
+    #[serde(default)]
+    pub(crate) certificates: Vec<CertificateStatus>,
     /// Sites in the order of the configuration.
     pub(crate) sites: Vec<SiteStatus>,
     /// Nodes that were taken out of the cluster and have requests yet.

@@ -37,8 +37,8 @@ use tidegate_core::topology::{ClusterChange, Edit};
 use tidegate_culprits::live::Watch;
 use tidegate_culprits::names::ClassNames;
 use tidegate_proxy::{
-    DelayExperiments, LoadReports, LogReopener, PortSharing, Ports, Proxy, ProxyConfig, ProxyError,
-    Shared, Stats, Throttling, WorkerFailure,
+    DelayExperiments, LoadReports, PortSharing, Ports, Proxy, ProxyConfig, ProxyError, Shared,
+    Stats, Throttling, WorkerFailure,
 };
 use tidegate_remote::clock;
 use tidegate_remote::reader::{ReaderError, ReaderOptions};
@@ -47,6 +47,7 @@ use tokio::signal::unix::SignalKind;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use crate::acme::Certificates;
 use crate::admin::plane::{Plane, Window};
 use crate::admin::{Access, server};
 use crate::config::throttle::Throttled;
@@ -127,6 +128,8 @@ pub(crate) fn run(
     let kept = Kept::of(&front_end, process.marks.value);
     let starting = kept.starting(&front_end, admin.address.port());
     privilege::settle(process.user.value.as_deref(), starting, output)?;
+    let certificates = Arc::<Certificates>::default();
+    certificates.begin(front_end.acme.take(), output);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .max_blocking_threads(BLOCKING_THREADS_MAX)
         .enable_all()
@@ -138,6 +141,7 @@ pub(crate) fn run(
     let start = Start {
         begun: Some(begun),
         sources: Arc::default(),
+        certificates,
         kept,
         given,
         learned: Learned::default(),
@@ -156,6 +160,8 @@ pub(crate) struct Start {
     pub(crate) begun: Option<Begun>,
     /// What is known of sources of nodes.
     pub(crate) sources: Arc<SourceBook>,
+    /// Those that come by themselves.
+    pub(crate) certificates: Arc<Certificates>,
     /// What its threads may do.
     pub(crate) kept: Kept,
     /// What a former process or the service manager gives.
@@ -174,6 +180,7 @@ impl Start {
         Self {
             begun: None,
             sources: Arc::default(),
+            certificates: Arc::default(),
             kept: Kept::All,
             given: Given::default(),
             learned: Learned::default(),
@@ -244,7 +251,7 @@ async fn serve(
             successor = upgrader.succeeded(|| copy.offer(&running, upgrades, output)) => break Ending::Succeeded(successor),
             () = succession.withdrawn() => break Ending::Withdrawn,
             _ = hang_up.recv() => hung_up(&plane),
-            _ = reopen.recv() => reopen_log(running.proxy.log_reopener(), output),
+            _ = reopen.recv() => log_events::reopen(running.proxy.log_reopener(), output),
             Some(failure) = failures.recv() => {
                 let WorkerFailure { worker, cause } = failure;
                 let text = format!("worker {worker} failed and was replaced; its connections are lost: {cause}");
@@ -330,6 +337,7 @@ impl LastSteps {
             Ending::Asked | Ending::Withdrawn => running.proxy.addresses().to_vec(),
             Ending::Succeeded(successor) => successor.taken_over.clone(),
         };
+        running.plane.certificates.follow(None);
         let is_succeeded = matches!(ending, Ending::Succeeded(_));
         if let Some(moves) = &running.plane.moves {
             moves.end();
@@ -479,10 +487,7 @@ impl Running {
         output: Output,
     ) -> Result<Self, Failure> {
         let (begun, kept, given, folder) = (start.begun, start.kept, start.given, start.folder);
-        let proxy_config = ProxyConfig {
-            thread_start: kept.in_data_plane(),
-            ..proxy_config(&front_end)
-        };
+        let proxy_config = proxy_config(&front_end, kept);
         let options = reader_options(&front_end);
         let (cluster, culprits) = (front_end.cluster, front_end.culprits);
         let names = front_end.class_names;
@@ -512,9 +517,9 @@ impl Running {
         let (probes, due) = mpsc::channel(probe::WAITING_MAX);
         let parts = driver_parts(director, &shared, &reads, probes, output);
         let driver = Driver::spawn(parts).map_err(|error| Failure::Failed(error.to_string()))?;
-        let culprits = watch.as_ref().map(Watch::asks);
-        let reach = reach(&driver, &proxy, &shared, &specs, &resources, &desk, output);
-        let reach = Reach { culprits, ..reach };
+        let mut reach = reach(&driver, &proxy, &shared, &specs, &resources, &desk, output);
+        reach.culprits = watch.as_ref().map(Watch::asks);
+        reach.certificates = Arc::clone(&start.certificates);
         let checks = probe::start(due, reach.clone());
         let cluster = begun.map(|begun| Arc::new(LiveCluster::new(begun, reach)));
         let moving = front_end.reconfigure.zip(cluster.as_ref());
@@ -522,6 +527,7 @@ impl Running {
         let plane = Arc::new(Plane {
             cluster,
             sources: start.sources,
+            certificates: start.certificates,
             clock: clock::now,
             started,
             listeners: proxy.listener_setter().addresses(),
@@ -567,6 +573,7 @@ impl Running {
         if let Some(cluster) = self.plane.cluster.as_ref().filter(|it| it.is_watched()) {
             tokio::spawn(reload::watch::run(Arc::clone(cluster)));
         }
+        tokio::spawn(Arc::clone(&self.plane.certificates).run(output));
         tokio::spawn(self.keeper.clone().run(self.gatherer()));
         let Some(watch) = &self.watch else { return };
         let changes = self.plane.cluster.as_ref().map(|it| it.peers());
@@ -698,6 +705,7 @@ fn reach(
         requests: proxy.request_setter(),
         log: proxy.log_reopener(),
         listeners: proxy.listener_setter(),
+        certificates: Arc::default(),
         specs: Arc::clone(specs),
         resources: Arc::clone(resources),
         upgrades: upgrades.clone(),
@@ -772,17 +780,5 @@ fn hung_up(plane: &Plane) {
     tokio::spawn(async move {
         let _reloading = notify::Reloading::begin();
         cluster.reload(false).await.ok();
-    });
-}
-
-/// SIGUSR1: the access log was renamed.
-fn reopen_log(log: LogReopener, output: Output) {
-    // The disk may not answer.
-    tokio::task::spawn_blocking(move || match log.reopen() {
-        Ok(()) => output.event("log_reopened", "access log: opened anew"),
-        Err(why) => output.event(
-            "log_not_reopened",
-            &format!("access log: not opened anew, the file that is open stays in use: {why}"),
-        ),
     });
 }

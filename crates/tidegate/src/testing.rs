@@ -160,6 +160,7 @@ pub(crate) fn plane() -> (Driver, Arc<Plane>) {
         sites: Arc::new(ArcSwap::from_pointee(cluster().sites)),
         cluster: None,
         sources: Arc::default(),
+        certificates: Arc::default(),
         window: Mutex::new(Window::new(
             now() - Duration::from_secs(5),
             shared.stats.snapshot(),

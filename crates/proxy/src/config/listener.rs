@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::HeaderValue;
 
 use super::Network;
-use crate::tls::ServerTls;
+use crate::tls::{Challenges, ServerTls};
 
 /// A socket that clients connect to.
 #[derive(Clone, Debug)]
@@ -38,12 +38,21 @@ pub struct ListenerPlan {
     pub refuses_other_hosts: bool,
     /// Balancers that pass connections on, and say by the PROXY protocol whose they are; none: clients connect by themselves.
     pub balancers: Arc<[Network]>,
-    /// Every request is sent to this port by `https`.
-    pub redirects_to: Option<u16>,
+    /// What the listener answers itself, before any site; none: nothing.
+    pub answers: Option<Arc<ListenerAnswers>>,
     /// What is spoken.
     pub protocols: Protocols,
     /// The name of the site whose nodes connections go to as they are; none: they are HTTP.
     pub tcp_site: Option<Arc<str>>,
+}
+
+/// What a listener answers itself, in this order.
+#[derive(Clone, Debug, Default)]
+pub struct ListenerAnswers {
+    /// Pending challenges of an ACME authority by `http-01`; other paths, and tokens that are not pending, go on.
+    pub challenges: Option<Arc<Challenges>>,
+    /// Every request is sent to this port by `https`.
+    pub redirects_to: Option<u16>,
 }
 
 /// Versions of HTTP that a listener speaks: TLS offers them, and where there is none, a client's first bytes say which it is.
@@ -68,6 +77,11 @@ impl ListenerPlan {
     /// The value of `Strict-Transport-Security` for so long, in whole seconds.
     pub fn hsts_for(max_age: Duration) -> Option<HeaderValue> {
         HeaderValue::try_from(format!("max-age={}", max_age.as_secs())).ok()
+    }
+
+    /// The port that every request is sent to by `https`.
+    pub fn redirects_to(&self) -> Option<u16> {
+        self.answers.as_ref().and_then(|it| it.redirects_to)
     }
 
     /// What takes the place of another plan: sessions of TLS go on.

@@ -3,6 +3,7 @@
 //! | what comes | then |
 //! |---|---|
 //! | a handshake | a connection; ALPN says its protocol: HTTP/2 or HTTP/1.1 |
+//! | a handshake for the certificate of a challenge | the end: nothing is said on it |
 //! | plain HTTP | a plain `400` that says so |
 //! | anything else, or a handshake that fails | an alert, if there is one for it, and the end |
 //! | nothing, until the time for a head is over | the end |
@@ -67,6 +68,9 @@ async fn shake_hands(
     match in_time(client, accepting).await? {
         Ok(stream) => {
             let session = stream.get_ref().1;
+            if ServerTls::is_challenge(session) {
+                return Err(HandshakeFailure::Challenge);
+            }
             let handshake = Handshake::seen(session);
             client.worker.base.stats().handshakes[handshake.index()].add(1);
             let seen = Rc::new(seen(session));

@@ -17,6 +17,7 @@ use super::guard::RequestGuard;
 use super::pick::{dispatch, pick};
 use super::redirect;
 use super::state::AskedTunnel;
+use crate::config::listener::ListenerAnswers;
 use crate::connection::Upload;
 use crate::gate::RequestTarget;
 use crate::gate::delay::InDelay;
@@ -75,8 +76,9 @@ pub(crate) fn admit(
         return Ok(Admitted::Ends);
     }
     let plan = &client.connection.plan;
-    if let Some(port) = plan.redirects_to {
-        let answer = redirect::to_https(request, checked.host, port);
+    if let Some(answers) = &plan.answers
+        && let Some(answer) = own_answer(answers, request, checked.host)
+    {
         return Ok(Admitted::Answered(Box::new(answer)));
     }
     if plan.refuses_other_hosts && !client.connection.is_shown_for(checked.host) {
@@ -99,6 +101,21 @@ pub(crate) fn admit(
         Entered::Waits(wait) => Admitted::Waits(traits, wait),
         Entered::Answered(answer) => Admitted::Answered(answer),
     })
+}
+
+/// What a listener answers itself, if it does.
+fn own_answer<B>(
+    answers: &ListenerAnswers,
+    request: &Request<B>,
+    host: &str,
+) -> Option<Response<Bytes>> {
+    let challenges = answers.challenges.as_ref();
+    let proof = challenges.and_then(|it| it.http_answer(request.uri().path()));
+    if let Some(proof) = proof {
+        return Some(Response::new(proof));
+    }
+    let port = answers.redirects_to?;
+    Some(redirect::to_https(request, host, port))
 }
 
 /// Lets a connection in that is passed on as it is, as one request of the site, and asks for a node: it has one now, or waits.

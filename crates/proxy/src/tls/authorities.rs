@@ -34,7 +34,11 @@ impl Authorities {
         Ok(made)
     }
 
-    pub(super) fn roots(&self) -> Result<RootCertStore, CertificateError> {
+    /// As rustls takes them.
+    ///
+    /// # Errors
+    /// One cannot be read.
+    pub fn roots(&self) -> Result<RootCertStore, CertificateError> {
         let mut roots = RootCertStore::empty();
         for authority in &self.0 {
             let added = roots.add(authority.clone());

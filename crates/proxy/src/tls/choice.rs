@@ -2,7 +2,8 @@
 //!
 //! An exact name goes before a wildcard; `*.shop.example` is for one more label alone (RFC 6125 §6.4.3). Of several for one
 //! name the first is taken that the client can check. Failure case: a name of no certificate is shown the first one,
-//! as if none had been asked for; the client refuses it if it does not believe that.
+//! as if none had been asked for; the client refuses it if it does not believe that. A certificate that is still to be issued is
+//! passed over; where there is no other, the handshake is refused.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,36 +15,81 @@ use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
 use tokio_rustls::rustls::sign::CertifiedKey;
 
 use super::certificate::Certificate;
+use super::challenges::Challenges;
+use super::issued::IssuedCertificate;
+
+/// A certificate of the configuration, or one that is issued while the front-end runs.
+enum Shown {
+    Given(Certificate),
+    Issued(Arc<IssuedCertificate>),
+}
+
+impl Shown {
+    fn names(&self) -> &[Box<str>] {
+        match self {
+            Self::Given(certificate) => certificate.names(),
+            Self::Issued(issued) => issued.names(),
+        }
+    }
+
+    /// With its key, if there is one by now.
+    fn certified(&self) -> Option<Arc<CertifiedKey>> {
+        match self {
+            Self::Given(certificate) => Some(Arc::clone(certificate.certified())),
+            Self::Issued(issued) => issued.current().map(|it| Arc::clone(it.certified())),
+        }
+    }
+}
 
 /// See the module.
 pub(super) struct Choice {
     /// At least one.
-    all: Vec<Certificate>,
+    all: Vec<Shown>,
+    /// What authorities are shown that ask for proof.
+    challenges: Option<Arc<Challenges>>,
     /// Names, those with a wildcard as they are written, and whose they are.
     by_name: HashMap<Box<str>, Vec<usize>>,
 }
 
 impl fmt::Debug for Choice {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_list().entries(&self.all).finish()
+        let mut list = formatter.debug_list();
+        for shown in &self.all {
+            match shown {
+                Shown::Given(certificate) => list.entry(certificate),
+                Shown::Issued(issued) => list.entry(issued),
+            };
+        }
+        list.finish()
     }
 }
 
 impl Choice {
-    pub(super) fn new(all: Vec<Certificate>) -> Self {
+    pub(super) fn new(
+        given: Vec<Certificate>,
+        issued: Vec<Arc<IssuedCertificate>>,
+        challenges: Option<Arc<Challenges>>,
+    ) -> Self {
+        let given = given.into_iter().map(Shown::Given);
+        let all: Vec<_> = given.chain(issued.into_iter().map(Shown::Issued)).collect();
         let mut by_name: HashMap<Box<str>, Vec<usize>> = HashMap::new();
         for (index, certificate) in all.iter().enumerate() {
             for name in certificate.names() {
                 by_name.entry(name.clone()).or_default().push(index);
             }
         }
-        Self { all, by_name }
+        Self {
+            all,
+            challenges,
+            by_name,
+        }
     }
 
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let chains = |it: &Self| -> Vec<_> {
             let each = it.all.iter();
-            each.map(|one| one.certified().cert.clone()).collect()
+            each.map(|one| one.certified().map(|it| it.cert.clone()))
+                .collect()
         };
         chains(self) == chains(other)
     }
@@ -58,17 +104,18 @@ impl Choice {
         own.map(Vec::as_slice)
     }
 
-    fn chosen(&self, name: Option<&str>, schemes: &[SignatureScheme]) -> Option<&Certificate> {
+    fn chosen(&self, name: Option<&str>, schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         let name = name.map(str::to_ascii_lowercase);
         let named = name.and_then(|name| self.named(&name)).unwrap_or_default();
-        let fits = |it: &&Certificate| it.certified().key.choose_scheme(schemes).is_some();
-        let named = || named.iter().filter_map(|index| self.all.get(*index));
-        let first = self.all.first();
-        named()
+        let fits = |it: &Arc<CertifiedKey>| it.key.choose_scheme(schemes).is_some();
+        let mut named = named
+            .iter()
+            .filter_map(|index| self.all.get(*index)?.certified());
+        let all = || self.all.iter().filter_map(Shown::certified);
+        named
             .find(fits)
-            .or_else(|| first.filter(fits))
-            .or_else(|| self.all.iter().find(fits))
-            .or(first)
+            .or_else(|| all().find(fits))
+            .or_else(|| all().next())
     }
 
     pub(super) fn covers(&self, shown_for: Option<&str>, host: &str) -> bool {
@@ -82,7 +129,11 @@ impl Choice {
 
 impl ResolvesServerCert for Choice {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let chosen = self.chosen(hello.server_name(), hello.signature_schemes());
-        chosen.map(|it| Arc::clone(it.certified()))
+        if let Some(challenges) = &self.challenges
+            && Challenges::is_asked_by(&hello)
+        {
+            return challenges.tls_answer(hello.server_name());
+        }
+        self.chosen(hello.server_name(), hello.signature_schemes())
     }
 }

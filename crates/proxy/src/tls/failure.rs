@@ -30,6 +30,8 @@ failures! {
     Incompatible = "incompatible", "no version, cipher or protocol that both know";
     ClientCertificate = "client_certificate", "the client shows no certificate, or one that is not believed";
     Refused = "refused", "the client does not go on, mostly because it does not believe the certificate";
+    NoCertificate = "no_certificate", "the certificate is still to be issued, or a challenge that is asked for is not pending";
+    Challenge = "challenge", "none: an authority has looked at the certificate of a challenge, and has left";
     Cut = "cut", "the front-end ends";
 }
 
@@ -52,6 +54,8 @@ impl HandshakeFailure {
                 Self::ClientCertificate
             }
             Some(Error::AlertReceived(_)) => Self::Refused,
+            // What rustls says where there is none to show, and of nothing else that a client can bring about.
+            Some(Error::General(_)) => Self::NoCertificate,
             Some(_) => Self::Malformed,
         }
     }

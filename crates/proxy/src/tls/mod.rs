@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `authorities` | whose signatures are believed |
 //! | `certificate` | a chain with its key, the names that it is for |
+//! | `issued` | a certificate that comes by itself |
+//! | `challenges` | what its authority is shown as proof |
 //! | `choice` | which of them a client is shown |
 //! | `der` | what is read of a certificate itself: validity, subject |
 //! | `identity` | a client's certificate as a header value |
@@ -18,10 +20,12 @@
 
 mod authorities;
 mod certificate;
+mod challenges;
 mod choice;
 mod der;
 mod failure;
 mod identity;
+mod issued;
 mod node_failure;
 mod nodes;
 
@@ -37,10 +41,12 @@ use tokio_rustls::rustls::{
 
 pub use authorities::Authorities;
 pub use certificate::{Certificate, CertificateError, CertificateOrKeyError, KeyError};
+pub use challenges::Challenges;
 use choice::Choice;
 pub use der::is_ocsp_response;
 pub use failure::HandshakeFailure;
 pub(crate) use identity::client_identity;
+pub use issued::IssuedCertificate;
 pub use node_failure::NodeTlsFailure;
 pub(crate) use nodes::NodeTlsId;
 pub use nodes::{KeyPin, NodeTls, NodeTlsConfig, is_server_name};
@@ -70,8 +76,12 @@ pub struct ClientCertificates {
 /// What a listener with TLS shows and asks for.
 #[derive(Clone, Debug)]
 pub struct TlsConfig {
-    /// At least one; the first is shown where no other fits.
+    /// The first is shown where no other fits.
     pub certificates: Vec<Certificate>,
+    /// Those that come by themselves; they stand behind the others. There is at least one of either kind.
+    pub issued: Vec<Arc<IssuedCertificate>>,
+    /// What authorities are shown that ask for proof by `tls-alpn-01`; none: they do not.
+    pub challenges: Option<Arc<Challenges>>,
     /// The oldest version.
     pub minimum: TlsVersion,
     /// What clients show; none: nothing.
@@ -107,7 +117,7 @@ impl ServerTls {
     /// There is no certificate, or no randomness for keys of tickets.
     pub fn new(config: TlsConfig) -> Result<Self, TlsError> {
         let failed = |error: &dyn fmt::Display| TlsError(error.to_string());
-        if config.certificates.is_empty() {
+        if config.certificates.is_empty() && config.issued.is_empty() {
             return Err(failed(&"no certificate"));
         }
         let provider = Arc::new(crypto::ring::default_provider());
@@ -133,10 +143,13 @@ impl ServerTls {
                 builder.with_client_cert_verifier(verifier)
             }
         };
-        let choice = Arc::new(Choice::new(config.certificates));
+        // Authorities offer their protocol alone, so others are not given it.
+        let proof = config.challenges.as_ref().map(|_| challenges::ALPN);
+        let choice = Choice::new(config.certificates, config.issued, config.challenges);
+        let choice = Arc::new(choice);
         let resolver = Arc::clone(&choice);
         let mut made = builder.with_cert_resolver(resolver);
-        let offered = config.protocols.iter();
+        let offered = config.protocols.into_iter().chain(proof);
         made.alpn_protocols = offered.map(|it| it.as_bytes().to_vec()).collect();
         made.session_storage = ServerSessionMemoryCache::new(SESSIONS_MAX);
         made.ticketer = crypto::ring::Ticketer::new().map_err(|error| failed(&error))?;
@@ -174,6 +187,11 @@ impl ServerTls {
 
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(Arc::clone(&self.config))
+    }
+
+    /// Whether a connection was made to look at the certificate of a challenge; nothing is said on it (RFC 8737 §3).
+    pub(crate) fn is_challenge(connection: &ServerConnection) -> bool {
+        connection.alpn_protocol() == Some(challenges::ALPN.as_bytes())
     }
 
     /// Whether the certificate that is shown for one name is for a host as well. The host may have a port.

@@ -14,16 +14,11 @@ use tidegate_proxy::{
     Ending, Handshake, HandshakeFailure, HistogramSnapshot, NodeSnapshot, Reason, SiteSnapshot,
 };
 
-use super::agents;
-use super::checks;
-use super::findings;
 use super::plane::{Look, Plane};
-use super::process;
-use super::retries;
-use super::soft_limits;
-use super::sources;
 use super::status::STATUS_CLASSES;
-use super::throttles;
+use super::{
+    agents, certificates, checks, findings, process, retries, soft_limits, sources, throttles,
+};
 use crate::exposition::{Family, Format, Kind, Labels, Text};
 use crate::moves::models::MoveCount;
 
@@ -79,6 +74,7 @@ pub(crate) fn metrics(plane: &Plane, format: Format) -> String {
     soft_limits::metrics(&topology, &mut text);
     agents::metrics(plane, &topology, &mut text);
     sources::metrics(plane, &mut text);
+    certificates::metrics(plane, &mut text);
     throttles::metrics(plane, &mut text);
     findings::metrics(plane, &mut text);
     scene.delay_experiments(&mut text);

@@ -21,6 +21,7 @@
 mod access;
 mod agents;
 mod api;
+mod certificates;
 mod checks;
 pub(crate) mod culprits;
 mod findings;

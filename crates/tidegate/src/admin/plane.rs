@@ -12,6 +12,7 @@ use tidegate_core::time::Timestamp;
 use tidegate_culprits::names::ClassNames;
 use tidegate_proxy::{Shared, Snapshot};
 
+use crate::acme::Certificates;
 use crate::check::Checks;
 use crate::discovery::book::SourceBook;
 use crate::driver::{DriverStats, Overrides};
@@ -41,6 +42,8 @@ pub(crate) struct Plane {
     pub(crate) cluster: Option<Arc<LiveCluster>>,
     /// What is known of sources of nodes.
     pub(crate) sources: Arc<SourceBook>,
+    /// Certificates that come by themselves.
+    pub(crate) certificates: Arc<Certificates>,
     /// Loads, topology and counters of the data plane.
     pub(crate) shared: Arc<Shared>,
     /// How loads are read.

@@ -9,6 +9,7 @@ use tidegate_culprits::live::front_end::ResourceNode;
 use tidegate_proxy::{Ending, HistogramSnapshot, NodeSnapshot, Reason, SiteSnapshot, Snapshot};
 
 use super::agents;
+use super::certificates;
 use super::checks;
 use super::plane::{Look, Plane};
 use super::soft_limits;
@@ -55,6 +56,7 @@ pub(crate) fn status(plane: &Plane) -> Status {
         accept_paused: look.snapshot.accept_paused,
         recent: all_recent(&look),
         load_age: quantiles(&look.snapshot.load_age.since(&look.earlier.load_age)),
+        certificates: certificates::status(plane),
         sites: topology
             .served()
             .map(|(site, _)| site_status(plane, &look, &topology, site))

@@ -3,9 +3,9 @@
 use tidegate_culprits::table;
 
 use crate::models::{
-    Apart, BestMove, Decision, LeftOutStatus, NodeMetric, NodeStatus, Reloaded, SiteStatus,
-    SourceStatus, Status, TermStatus, ThrottleStatus, Throttles, Why, WhyMoves, WhySiteNode,
-    grown_reason,
+    Apart, BestMove, CertificateStatus, Decision, LeftOutStatus, NodeMetric, NodeStatus, Reloaded,
+    SiteStatus, SourceStatus, Status, TermStatus, ThrottleStatus, Throttles, Why, WhyMoves,
+    WhySiteNode, grown_reason,
 };
 use crate::text::{duration, limits, percent, quantiles, queue, seconds, state};
 
@@ -30,7 +30,7 @@ fn source_line(source: &SourceStatus) -> String {
     )
 }
 
-/// Sources of nodes, and nodes that cannot come in, one a line.
+/// Sources of nodes, nodes that cannot come in, and certificates that come by themselves, one a line.
 fn sources(status: &Status) -> String {
     let mut out: String = status.sources.iter().map(source_line).collect();
     let (shown, more) = (status.left_out).split_at(status.left_out.len().min(LEFT_OUT_SHOWN));
@@ -39,7 +39,25 @@ fn sources(status: &Status) -> String {
     if !more.is_empty() {
         out.push_str(&format!("left out: {} nodes more\n", more.len()));
     }
+    out.extend(status.certificates.iter().map(certificate_line));
     out
+}
+
+/// A certificate that comes by itself.
+fn certificate_line(certificate: &CertificateStatus) -> String {
+    let names = certificate.names.join(", ");
+    let until = match certificate.expires_in_seconds {
+        None => "there is none yet".to_owned(),
+        Some(left @ 0.0..) => format!("valid for {}", duration(left)),
+        Some(over) => format!("expired {} ago", duration(-over)),
+    };
+    let next = certificate.next_try_in_seconds;
+    let next = next.map_or_else(String::new, |it| {
+        format!("; the next is asked for in {}", duration(it))
+    });
+    let error = certificate.error.as_ref();
+    let error = error.map_or_else(String::new, |why| format!("; {why}"));
+    format!("certificate {names}: {until}{next}{error}\n")
 }
 
 /// `tidegate status`.

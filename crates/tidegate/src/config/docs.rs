@@ -3,6 +3,7 @@
 use tidegate_core::admission::AdmissionKind;
 use tidegate_core::units::{size_units, time_units};
 
+use super::acme::AcmeFile;
 use super::agent_moves::{AgentMovesFile, SiteHookFile};
 use super::agent_reports::{
     AgentCheckFile, AgentHeartbeatFile, AgentMetricsFile, AgentOrcaFile, AgentSnmpFile,
@@ -95,6 +96,7 @@ pub(super) fn sections() -> Vec<(&'static str, TableDocs)> {
         ("[[throttle]]", ThrottleFile::docs()),
         ("[culprits]", CulpritsFile::docs()),
         ("[load]", LoadFile::docs()),
+        ("[acme]", AcmeFile::docs()),
     ];
     let process = [
         ("[process]", ProcessFile::docs()),

@@ -9,6 +9,7 @@ use tidegate_core::admission::{AdmissionConfig, AdmissionKind, Priority};
 use tidegate_core::topology::Capacity;
 use tidegate_core::units::Size;
 
+use super::acme::AcmeFile;
 use super::address::NodeAddress;
 use super::agent_moves::AgentMovesFile;
 use super::agent_reports::{
@@ -75,6 +76,8 @@ table! {
         admin: AdminFile = defaults();
         /// Where clients connect. One table each.
         listener: Vec<At<ListenerFile>> = Vec::new();
+        /// Who issues certificates of listeners.
+        acme: Option<AcmeFile> = None;
         /// The hosted web sites. One table each.
         site: Vec<At<SiteFile>> = Vec::new();
         /// The servers. One table each.

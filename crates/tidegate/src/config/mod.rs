@@ -11,6 +11,7 @@
 //! What comes after checks nothing again. It does not know sockets: whether an address can be
 //! bound shows when it is bound.
 
+pub(crate) mod acme;
 pub(crate) mod address;
 pub(crate) mod agent_moves;
 mod agent_reports;
@@ -71,6 +72,7 @@ use toml::de::DeTable;
 use crate::open_files::Shares;
 use crate::token::Token;
 
+pub(crate) use acme::AcmeConfig;
 pub(crate) use agent_reports::{
     AgentCheckReport, AgentxMaster, HeartbeatReport, OrcaReport, Reports,
 };
@@ -152,6 +154,8 @@ pub(crate) struct Admin {
 pub(crate) struct FrontEnd {
     /// Where clients connect.
     pub(crate) listeners: Vec<ListenerConfig>,
+    /// Certificates that an authority issues while it runs; none: none.
+    pub(crate) acme: Option<AcmeConfig>,
     /// Sites and nodes.
     pub(crate) cluster: ClusterSpec,
     /// How each node's load is read, in the order of the nodes.

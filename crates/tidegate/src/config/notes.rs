@@ -53,7 +53,9 @@ pub(super) fn notes(front_end: &FrontEnd, wanted: Option<Duration>) -> Vec<Strin
 /// A redirect to https is of use where something speaks it.
 fn lost_redirects(front_end: &FrontEnd) -> Option<String> {
     let listeners = &front_end.listeners;
-    let mut redirecting = listeners.iter().filter(|it| it.plan.redirects_to.is_some());
+    let mut redirecting = listeners
+        .iter()
+        .filter(|it| it.plan.redirects_to().is_some());
     if listeners.iter().any(|it| it.plan.tls.is_some()) {
         return None;
     }

@@ -231,8 +231,8 @@ impl Names<'_> {
         const KEY: &str = "a key of a [[listener]]";
         const OCSP: &str = "an OCSP response of a [[listener]]";
         let mut all = vec![
-            self.always(&it.certificate, CERTIFICATE),
-            self.always(&it.key, KEY),
+            self.if_set(&it.certificate, CERTIFICATE),
+            self.if_set(&it.key, KEY),
             self.if_set(&it.ocsp, OCSP),
         ];
         for it in it.certificates.iter() {

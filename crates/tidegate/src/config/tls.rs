@@ -13,14 +13,17 @@ table! {
     /// A listener's TLS; see [tls.md](tls.md). Files are read at the start and by each reload.
     pub(crate) struct TlsFile {
         /// File with the certificate and those that lead to its authority, the server's own first, in PEM. It is shown to
-        /// clients that name no host, or one that no certificate here is for. Relative to this file.
-        certificate: PathBuf;
+        /// clients that name no host, or one that no certificate here is for. It may be left out where there is `acme`. Relative to
+        /// this file.
+        certificate: Option<PathBuf> = None;
         /// File with its private key, in PEM and not encrypted; only its owner may have access to it (mode 0600).
-        key: PathBuf;
+        key: Option<PathBuf> = None;
         /// File with an OCSP response for it, in DER, which clients are given with it.
         ocsp: Option<PathBuf> = None;
         /// More certificates, for other names.
         certificates: Vec<At<CertificateFile>> = Vec::new();
+        /// Names of one more certificate, which the authority of `[acme]` issues and renews: `["shop.example", "www.shop.example"]`.
+        acme: Vec<At<String>> = Vec::new();
         /// The oldest version of TLS that is spoken.
         minimum_version: TlsVersionName = TlsVersionName::Tls12;
         /// Which certificates clients show; not set: none.

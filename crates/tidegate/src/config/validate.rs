@@ -1,7 +1,7 @@
 //! From a file whose keys and types are right to a [`Config`]: what the values mean together.
 
 mod discover;
-mod listeners;
+pub(super) mod listeners;
 mod moves;
 mod node_tls;
 mod read;
@@ -25,6 +25,7 @@ use tidegate_remote::udp::Network;
 use tidegate_remote::udp::key_file::{KeyFile, Master, NAME_MAX, NodeKey, is_name};
 use tidegate_reported::Secret;
 
+use super::acme::Issuing;
 use super::agent_moves::{self, AgentMovesFile};
 use super::agent_reports::reports;
 use super::check;
@@ -63,6 +64,7 @@ pub(super) struct Checker<'p> {
     before: Secrets,
     /// Files of which that goes on.
     unread: Vec<PathBuf>,
+    issuing: Issuing,
     /// What is sound and perhaps not meant.
     notes: Vec<String>,
     pub(super) problems: &'p mut Problems,
@@ -89,6 +91,7 @@ pub(super) fn validate(
         texts: BTreeMap::new(),
         before,
         unread: Vec::new(),
+        issuing: Issuing::default(),
         notes: Vec::new(),
         problems,
     };
@@ -263,9 +266,19 @@ impl Checker<'_> {
         (networks.len() == names.len()).then_some(networks)
     }
 
+    fn workers(&mut self, workers: &At<Auto<u32>>) {
+        if let Auto::Set(count) = workers.value
+            && !(1..=WORKERS_MAX).contains(&count)
+        {
+            let message = format!("`workers` must be \"auto\" or from 1 to {WORKERS_MAX}");
+            self.problem(workers.place(), message, "out of range");
+        }
+    }
+
     fn front_end(&mut self, file: &ConfigFile) -> Option<FrontEnd> {
         self.presence(file);
-        let listeners = self.listeners(&file.listener, &file.admin.address);
+        let listeners = self.listeners(file);
+        let acme = self.acme(file);
         self.tcp_sites(&file.listener, &file.site);
         let sites = self.sites(file);
         // A broken shared key is reported once, not for every node.
@@ -279,13 +292,7 @@ impl Checker<'_> {
         let sources = self.sources(file, shared.as_deref());
         self.every_site_has_a_node(file);
         self.load(&file.load);
-        if let Auto::Set(workers) = file.limits.workers.value
-            && !(1..=WORKERS_MAX).contains(&workers)
-        {
-            let at = file.limits.workers.place();
-            let message = format!("`workers` must be \"auto\" or from 1 to {WORKERS_MAX}");
-            self.problem(at, message, "out of range");
-        }
+        self.workers(&file.limits.workers);
         let forwarded = self.forwarded(&file.forwarded);
         let site_configs = self.site_configs(file);
         let names: Vec<_> = file.group.iter().map(|group| &group.name).collect();
@@ -308,6 +315,7 @@ impl Checker<'_> {
         }
         Some(FrontEnd {
             listeners: listeners?,
+            acme,
             cluster: ClusterSpec {
                 sites,
                 nodes,

@@ -83,6 +83,7 @@ pub(super) fn front_end(
     let regions = machines.regions().cloned();
     FrontEnd {
         reconfigure: None,
+        acme: None,
         listeners: vec![ListenerConfig::plain((Ipv4Addr::LOCALHOST, 0).into())],
         cluster,
         reads: regions.map(|path| NodeRead::Shm { path }).collect(),

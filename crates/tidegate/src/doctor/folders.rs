@@ -28,6 +28,7 @@ pub(super) fn examine(config: &Config, file: &Path) -> Vec<Diagnosis> {
         .collect();
     if config.front_end.is_some() {
         all.push(kept(config, file));
+        all.extend(issued(config, file));
         all.push(log(config));
     }
     all
@@ -114,6 +115,19 @@ fn kept(config: &Config, file: &Path) -> Diagnosis {
     }
 }
 
+fn issued(config: &Config, file: &Path) -> Option<Diagnosis> {
+    const CHECK: &str = "acme";
+    config.front_end.as_ref()?.acme.as_ref()?;
+    Some(match acme_note(config, file) {
+        Some(why) => Diagnosis::warn(
+            CHECK,
+            why,
+            "`state` in [acme], a folder of the front-end's user alone",
+        ),
+        None => Diagnosis::ok(CHECK, "certificates that come can be kept"),
+    })
+}
+
 fn log(config: &Config) -> Diagnosis {
     const CHECK: &str = "access log";
     const REMEDY: &str =
@@ -140,6 +154,32 @@ pub(crate) fn state_note(config: &Config, file: &Path) -> Option<String> {
         Err(why) => why,
     };
     Some(format!("[state]: {why}"))
+}
+
+/// Whether two paths lead to one folder that is there.
+fn is_one_folder(one: &Path, other: &Path) -> bool {
+    let place = |path: &Path| path.canonicalize().ok();
+    place(one).is_some_and(|it| Some(it) == place(other))
+}
+
+/// Why certificates that come by themselves cannot be kept.
+pub(crate) fn acme_note(config: &Config, file: &Path) -> Option<String> {
+    let folder = &config.front_end.as_ref()?.acme.as_ref()?.folder;
+    let why = match user_number(config.file.process.user.value.as_deref()) {
+        Ok(user) => state::unfit(folder, user),
+        Err(why) => Some(why.to_string()),
+    };
+    let learned = || state_folder::of(&config.file.state, file).ok().flatten();
+    let is_taken = || learned().is_some_and(|it| is_one_folder(&it, folder));
+    let why = why.or_else(|| {
+        is_taken().then(|| {
+            format!(
+                "{} is the folder of [state] as well: name another",
+                folder.display()
+            )
+        })
+    })?;
+    Some(format!("[acme]: {why}"))
 }
 
 /// Why a front-end cannot open its access log as things are here. The file itself may be one that it refuses.

@@ -41,7 +41,7 @@ use crate::config::Config;
 use crate::discovery;
 use crate::failure::Failure;
 use crate::output::Output;
-pub(crate) use folders::{log_note, state_note};
+pub(crate) use folders::{acme_note, log_note, state_note};
 use machine::Machine;
 
 /// What helps where nodes do not come.

@@ -41,6 +41,7 @@ use tidegate_remote::clock;
 use tokio::sync::{Mutex, Semaphore, watch as channel};
 use tokio::time::timeout;
 
+use crate::acme::Certificates;
 use crate::config::file::{ConfigFile, ReloadName, TimeoutsFile};
 use crate::config::throttle::Throttled;
 use crate::config::{Config, ConfigError, FrontEnd, Movable, NodeRead, NodeSource, Secrets};
@@ -266,6 +267,8 @@ pub(crate) struct Reach {
     pub(crate) requests: RequestSetter,
     /// Where clients connect.
     pub(crate) listeners: ListenerSetter,
+    /// Certificates that come by themselves.
+    pub(crate) certificates: Arc<Certificates>,
     /// Where the access log goes.
     pub(crate) log: LogReopener,
     /// Sites as views show them.
@@ -543,6 +546,10 @@ impl LiveCluster {
             return error.map_or(Ok(reloaded), Err);
         }
         let keepalive = front_end.timeouts.tcp_keepalive.value;
+        let certificates = &self.reach.certificates;
+        let acme = certificates
+            .prepared(front_end.acme.take(), self.reach.output)
+            .await;
         let listeners = listeners::open(&self.reach.listeners, wanted, keepalive, &next.file).await;
         let listeners = listeners.map_err(|why| ReloadError::Config(config.source.error(why)))?;
         next.ask_new_sources().await;
@@ -554,6 +561,7 @@ impl LiveCluster {
         access_log::follow(&self.reach.log, log, &next.log);
         self.serve_by(&front_end);
         let changed = self.reach.listeners.set(listeners);
+        certificates.follow(acme);
         listeners::say(&changed, self.reach.output);
         reloaded.notes.extend(listeners::shown_anew(&changed));
         let drain_times = DrainTimes::of(&next.file.timeouts);

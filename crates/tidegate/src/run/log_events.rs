@@ -1,6 +1,6 @@
 //! Says once that lines of the access log are lost, and once that they are written again.
 
-use tidegate_proxy::LogHealth;
+use tidegate_proxy::{LogHealth, LogReopener};
 use tokio::sync::watch;
 
 use crate::output::Output;
@@ -40,6 +40,18 @@ fn events(before: &LogHealth, after: &LogHealth) -> Vec<(&'static str, String)> 
 fn over(lost: u64) -> (&'static str, String) {
     let text = format!("access log: lines are written again; {lost} were lost");
     ("log_written_again", text)
+}
+
+/// SIGUSR1: the access log was renamed.
+pub(super) fn reopen(log: LogReopener, output: Output) {
+    // The disk may not answer.
+    tokio::task::spawn_blocking(move || match log.reopen() {
+        Ok(()) => output.event("log_reopened", "access log: opened anew"),
+        Err(why) => output.event(
+            "log_not_reopened",
+            &format!("access log: not opened anew, the file that is open stays in use: {why}"),
+        ),
+    });
 }
 
 #[cfg(test)]

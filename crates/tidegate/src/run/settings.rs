@@ -5,6 +5,7 @@ use tidegate_remote::clock;
 use tidegate_remote::reader::ReaderOptions;
 
 use crate::config::FrontEnd;
+use crate::privilege::Kept;
 use crate::reload::requests::{request_config, workers};
 
 /// Room for events of requests, per worker: half a second of 16 000 requests a second.
@@ -18,7 +19,7 @@ pub(super) fn reader_options(front_end: &FrontEnd) -> ReaderOptions {
     }
 }
 
-pub(super) fn proxy_config(front_end: &FrontEnd) -> ProxyConfig {
+pub(super) fn proxy_config(front_end: &FrontEnd, kept: Kept) -> ProxyConfig {
     let RequestConfig {
         limits,
         timeouts,
@@ -27,6 +28,7 @@ pub(super) fn proxy_config(front_end: &FrontEnd) -> ProxyConfig {
         ..
     } = request_config(front_end);
     ProxyConfig {
+        thread_start: kept.in_data_plane(),
         listeners: front_end.listeners.clone(),
         ports: front_end.ports,
         workers: workers(&front_end.limits),
@@ -39,7 +41,6 @@ pub(super) fn proxy_config(front_end: &FrontEnd) -> ProxyConfig {
         node_header,
         events: front_end.culprits.as_ref().map_or(0, |_| EVENTS),
         clock: clock::now,
-        thread_start: |_| Ok(()),
     }
 }
 

@@ -2,6 +2,7 @@
 //! the front-end, all on loopback and all gone when the test ends.
 #![allow(dead_code, reason = "each test file uses its own part of this")]
 
+pub(crate) mod acme;
 pub(crate) mod client;
 pub(crate) mod culprits;
 pub(crate) mod greedy;

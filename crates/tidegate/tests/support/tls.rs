@@ -160,6 +160,14 @@ pub(crate) struct Client {
 }
 
 impl Client {
+    /// One that believes the authorities in this file.
+    pub(crate) fn believing(authority: PathBuf) -> Self {
+        Self {
+            authority,
+            own: None,
+        }
+    }
+
     /// It shows this certificate.
     pub(crate) fn showing(self, own: &Pair) -> Self {
         let own = Some(own.clone());

@@ -1,19 +1,19 @@
 //! Where clients connect, and by what TLS.
 
-use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tidegate_proxy::{
-    Authorities, Certificate, CertificateOrKeyError, ClientCertificates, ListenerConfig,
-    ListenerPlan, Protocols, ServerTls, TlsConfig, TlsVersion, is_ocsp_response,
+    Authorities, Certificate, CertificateOrKeyError, ClientCertificates, ListenerAnswers,
+    ListenerConfig, ListenerPlan, Protocols, ServerTls, TlsConfig, TlsVersion, is_ocsp_response,
 };
 use tidegate_remote::clock;
 
+use super::super::acme::{AcmeConfig, AcmeFile};
 use super::super::address::overlap;
 use super::super::bounded;
-use super::super::file::{ListenerFile, SiteFile};
+use super::super::file::{ConfigFile, ListenerFile, SiteFile};
 use super::super::problem::Problem;
 use super::super::setting::{At, unknown_name};
 use super::super::tls::{
@@ -22,7 +22,7 @@ use super::super::tls::{
 use super::{Checker, overlapping};
 
 /// Bytes of a file with certificates: the bundle of a system's authorities has a fifth of a mebibyte.
-pub(super) const CERTIFICATES_MAX: usize = 4 << 20;
+pub(in crate::config) const CERTIFICATES_MAX: usize = 4 << 20;
 /// Bytes of a file with a private key, and of one with an OCSP response.
 const KEY_MAX: usize = 64 << 10;
 /// A certificate that ends so soon is spoken of: seven days.
@@ -46,11 +46,8 @@ impl Reader {
 
 impl Checker<'_> {
     /// All of them; none if one cannot be as the file says.
-    pub(super) fn listeners(
-        &mut self,
-        listeners: &[At<ListenerFile>],
-        admin: &At<SocketAddr>,
-    ) -> Option<Vec<ListenerConfig>> {
+    pub(super) fn listeners(&mut self, file: &ConfigFile) -> Option<Vec<ListenerConfig>> {
+        let (listeners, admin) = (&*file.listener, &file.admin.address);
         for (index, listener) in listeners.iter().enumerate() {
             let address = &listener.address;
             let mut before = listeners[..index].iter().map(|it| &it.address);
@@ -65,11 +62,25 @@ impl Checker<'_> {
                 });
             }
         }
-        let made: Vec<_> = listeners.iter().map(|it| self.listener(it)).collect();
+        let acme = file.acme.value.as_ref();
+        let made = listeners.iter().map(|it| self.listener(it, acme));
+        let made: Vec<_> = made.collect();
         made.into_iter().collect()
     }
 
-    fn listener(&mut self, file: &ListenerFile) -> Option<ListenerConfig> {
+    /// Certificates that an authority issues, once it is known what listeners want of it.
+    pub(super) fn acme(&mut self, file: &ConfigFile) -> Option<AcmeConfig> {
+        let issuing = std::mem::take(&mut self.issuing);
+        let table = file.acme.value.as_ref();
+        issuing.config(
+            table.map(|it| (it, file.acme.place())),
+            &self.folder,
+            &mut self.notes,
+            self.problems,
+        )
+    }
+
+    fn listener(&mut self, file: &ListenerFile, acme: Option<&AcmeFile>) -> Option<ListenerConfig> {
         let protocols = self.protocols(file)?;
         let tcp_site = file.tcp_site.value.as_deref().map(Arc::from);
         let balancers = self.client_networks(&file.proxy_protocol)?.into();
@@ -78,7 +89,7 @@ impl Checker<'_> {
                 balancers,
                 protocols,
                 tcp_site,
-                redirects_to: self.redirects_to(file),
+                answers: self.answers(file, acme.is_some()),
                 ..ListenerPlan::default()
             },
             Some(tls) => {
@@ -91,8 +102,8 @@ impl Checker<'_> {
                     balancers,
                     hsts: tls.hsts.value.and_then(ListenerPlan::hsts_for),
                     refuses_other_hosts: tls.other_hosts.value == OtherHostsName::Refuse,
-                    tls: Some(Arc::new(self.tls(tls, file)?)),
-                    redirects_to: None,
+                    tls: Some(Arc::new(self.tls(tls, file, acme)?)),
+                    answers: None,
                     protocols,
                     tcp_site,
                 }
@@ -135,14 +146,40 @@ impl Checker<'_> {
         Some(made)
     }
 
-    fn redirects_to(&self, file: &ListenerFile) -> Option<u16> {
-        let port = u16::try_from(file.https_port.value).ok()?;
-        file.redirect_to_https.value.then_some(port)
+    /// What a listener without TLS answers itself.
+    fn answers(&mut self, file: &ListenerFile, issues: bool) -> Option<Arc<ListenerAnswers>> {
+        let port = u16::try_from(file.https_port.value).ok();
+        let redirects_to = port.filter(|_| file.redirect_to_https.value);
+        let proves = issues && file.tcp_site.is_none();
+        self.issuing.http |= proves;
+        let challenges = proves.then(|| Arc::clone(&self.issuing.challenges));
+        (redirects_to.is_some() || proves).then(|| {
+            Arc::new(ListenerAnswers {
+                challenges,
+                redirects_to,
+            })
+        })
     }
 
-    fn tls(&mut self, file: &TlsFile, listener: &ListenerFile) -> Option<ServerTls> {
+    fn tls(
+        &mut self,
+        file: &TlsFile,
+        listener: &ListenerFile,
+        acme: Option<&AcmeFile>,
+    ) -> Option<ServerTls> {
         let clients = Reader::Clients;
-        let first = self.certificate(&file.certificate, &file.key, &file.ocsp, clients);
+        let issued = self.issuing.wanted(&file.acme, acme, self.problems);
+        let is_issued = file.acme.at.is_some();
+        let first = match (&file.certificate.value, &file.key.value) {
+            (None, None) if is_issued => Some(None),
+            (None, None) => {
+                let at = listener.tls.place();
+                let label = "`certificate` and `key`, or `acme`, is expected";
+                self.problem(at, "a listener with `tls` has a certificate", label);
+                None
+            }
+            _ => (self.pair(&file.certificate, &file.key, &file.ocsp, clients)).map(Some),
+        };
         let more = file.certificates.iter();
         let more = more.map(|it: &At<CertificateFile>| {
             self.certificate(&it.certificate, &it.key, &it.ocsp, clients)
@@ -150,10 +187,16 @@ impl Checker<'_> {
         let more: Vec<_> = more.collect();
         let clients = file.client_certificates.value.as_ref();
         let clients = clients.map(|it| self.client_certificates(it));
-        let all: Option<Vec<_>> = [first].into_iter().chain(more).collect();
+        let proves = self.proves(file, listener);
+        if is_issued && issued.is_none() {
+            return None;
+        }
+        let all: Option<Vec<_>> = first?.into_iter().map(Some).chain(more).collect();
         let offered = listener.protocols.iter().map(|it| it.value.label());
         let config = TlsConfig {
             certificates: all?,
+            issued: issued.into_iter().collect(),
+            challenges: proves.then(|| Arc::clone(&self.issuing.challenges)),
             minimum: match file.minimum_version.value {
                 TlsVersionName::Tls12 => TlsVersion::Tls12,
                 TlsVersionName::Tls13 => TlsVersion::Tls13,
@@ -172,7 +215,41 @@ impl Checker<'_> {
         made.ok()
     }
 
-    pub(super) fn certificate(
+    /// Whether an authority can be shown a challenge's certificate here: it offers no protocol that a site of connections knows,
+    /// and shows no certificate of its own.
+    fn proves(&mut self, file: &TlsFile, listener: &ListenerFile) -> bool {
+        let clients = file.client_certificates.value.as_ref();
+        let is_open = clients.is_none_or(|it| !it.required.value);
+        let proves = file.acme.at.is_some() && is_open && listener.tcp_site.is_none();
+        self.issuing.tls_alpn |= proves;
+        proves
+    }
+
+    /// A certificate and its key, which go together.
+    pub(super) fn pair(
+        &mut self,
+        chain: &At<Option<PathBuf>>,
+        key: &At<Option<PathBuf>>,
+        ocsp: &At<Option<PathBuf>>,
+        reader: Reader,
+    ) -> Option<Certificate> {
+        let here = |it: &At<Option<PathBuf>>| {
+            let value = it.value.clone()?;
+            let at = it.at.clone();
+            Some(At { value, at })
+        };
+        let (is, lacks) = match (here(chain), here(key)) {
+            (Some(chain), Some(key)) => return self.certificate(&chain, &key, ocsp, reader),
+            (Some(_), None) => (chain, "key"),
+            (None, Some(_)) => (key, "certificate"),
+            (None, None) => return None,
+        };
+        let label = "a certificate and its key go together";
+        self.problem(is.place(), format!("`{lacks}` is missing"), label);
+        None
+    }
+
+    fn certificate(
         &mut self,
         chain: &At<PathBuf>,
         key: &At<PathBuf>,

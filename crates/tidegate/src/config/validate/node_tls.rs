@@ -134,30 +134,8 @@ impl Checker<'_> {
     }
 
     fn shown_to_nodes(&mut self, rule: &NodeTlsFile) -> Option<Certificate> {
-        let alone = |at: &At<Option<PathBuf>>, other: &str| {
-            let message = format!("`{other}` is missing");
-            let label = "a certificate and its key go together";
-            Problem::new(at.place(), message, label)
-        };
-        match (&rule.certificate.value, &rule.key.value) {
-            (None, None) => None,
-            (Some(_), None) => {
-                self.problems.push(alone(&rule.certificate, "key"));
-                None
-            }
-            (None, Some(_)) => {
-                self.problems.push(alone(&rule.key, "certificate"));
-                None
-            }
-            (Some(chain), Some(key)) => {
-                let here = |value: &PathBuf, at: &At<Option<PathBuf>>| At {
-                    value: value.clone(),
-                    at: at.at.clone(),
-                };
-                let (chain, key) = (here(chain, &rule.certificate), here(key, &rule.key));
-                self.certificate(&chain, &key, &At::default_of(None), Reader::Nodes)
-            }
-        }
+        let none = At::default_of(None);
+        self.pair(&rule.certificate, &rule.key, &none, Reader::Nodes)
     }
 }
 

@@ -1,0 +1,20 @@
+//! What `GET /api/status` says of certificates that an ACME authority issues.
+
+use serde::{Deserialize, Serialize};
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CertificateStatus {
+    /// The host names that it is for.
+    pub(crate) names: Vec<String>,
+    /// Until the one in force ends, negative behind its end; null if there is none.
+    pub(crate) expires_in_seconds: Option<f64>,
+    /// Certificates that came since the start.
+    pub(crate) issued: u64,
+    /// Tries since then that brought none.
+    pub(crate) failed: u64,
+    /// Why there is no new one; null if all is well.
+    pub(crate) error: Option<String>,
+    /// Until the next try; null while another front-end orders.
+    pub(crate) next_try_in_seconds: Option<f64>,
+}

@@ -1,0 +1,382 @@
+//! Certificates that come by themselves, from a real ACME authority: Pebble.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod support;
+
+use std::fs::Permissions;
+use std::io::{Read as _, Write as _};
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use support::acme::Pebble;
+use support::scene::{Cluster, Scene};
+use support::server::server;
+use support::tls::{Authority, Connection};
+use support::{FrontEnd, eventually, free_address, request};
+
+/// A front-end's configuration, and the authority that it asks.
+struct Shop {
+    folder: PathBuf,
+    pebble: Pebble,
+    plain: SocketAddr,
+    secure: SocketAddr,
+}
+
+impl Shop {
+    /// The authority is down; none where it cannot be had.
+    fn new(name: &str) -> Option<Self> {
+        let folder = support::folder(&format!("{name}-files"));
+        let state = folder.join("state");
+        std::fs::create_dir(&state).unwrap();
+        std::fs::set_permissions(&state, Permissions::from_mode(0o700)).unwrap();
+        let pebble = Pebble::new(&folder)?;
+        let [plain, secure] = pebble.proofs;
+        Some(Self {
+            folder,
+            pebble,
+            plain,
+            secure,
+        })
+    }
+
+    fn state(&self) -> PathBuf {
+        self.folder.join("state")
+    }
+
+    /// Both listeners, with this TLS, and more of `[acme]`.
+    fn cluster(&self, tls: &str, more: &str) -> Cluster {
+        self.cluster_at([self.plain, self.secure], tls, more)
+    }
+
+    fn cluster_at(&self, [plain, secure]: [SocketAddr; 2], tls: &str, more: &str) -> Cluster {
+        let text = format!(
+            "[[listener]]\naddress = \"{plain}\"\nredirect_to_https = true\n\
+             [[listener]]\naddress = \"{secure}\"\ntls = {{ {tls} }}\n\
+             [acme]\n{}agree_to_terms = true\nstate = \"{}\"\ncontact = [\"ops@shop.test\"]\n{more}\n",
+            self.pebble.keys(),
+            self.state().display()
+        );
+        Cluster::default()
+            .site("shop", "*")
+            .node("n1", server("an answer"), "shop")
+            .more(&text)
+    }
+
+    /// Connects once that is to be believed.
+    fn connected(&self, name: &str) -> Connection {
+        let client = self.pebble.client();
+        eventually("a certificate is shown", || {
+            client.connect(self.secure, name).ok()
+        })
+    }
+}
+
+/// What is known of the first certificate.
+fn certificate(front_end: &FrontEnd) -> Value {
+    front_end.api("/api/status")["certificates"][0].clone()
+}
+
+/// Waits for its last error to be said.
+fn error(front_end: &FrontEnd) -> String {
+    eventually("a try has failed", || {
+        Some(certificate(front_end)["error"].as_str()?.to_owned())
+    })
+}
+
+/// The server's own certificate.
+fn shown(connection: &Connection) -> Vec<u8> {
+    connection.conn.peer_certificates().unwrap()[0].to_vec()
+}
+
+/// Asks for `/` and reads the answer's end.
+fn ask(connection: &mut Connection) {
+    let text = "GET / HTTP/1.1\r\nhost: shop.test\r\n\r\n";
+    connection.write_all(text.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"an answer") {
+        let mut byte = [0];
+        connection.read_exact(&mut byte).unwrap();
+        answer.push(byte[0]);
+    }
+    assert!(answer.starts_with(b"HTTP/1.1 200 "), "{answer:?}");
+}
+
+fn number(of: &Value, field: &str) -> f64 {
+    of[field].as_f64().unwrap()
+}
+
+/// Names of the files in a folder; each is for its owner alone.
+fn kept(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut names: Vec<_> = entries
+        .map(|entry| {
+            let entry = entry.unwrap();
+            let mode = entry.metadata().unwrap().permissions().mode() & 0o7777;
+            assert_eq!(mode, 0o600, "{entry:?}");
+            entry.file_name().into_string().unwrap()
+        })
+        .collect();
+    names.sort();
+    names
+}
+
+/// A certificate comes by this challenge alone.
+fn comes_by(challenge: &str) -> Option<Scene> {
+    let name = format!("acme-{challenge}");
+    let mut shop = Shop::new(&name)?;
+    shop.pebble.revive();
+    let more = format!("challenges = [\"{challenge}\"]");
+    let tls = "acme = [\"shop.test\", \"www.shop.test\"]";
+    let scene = Scene::start(&name, &shop.cluster(tls, &more));
+    for name in ["shop.test", "www.shop.test"] {
+        ask(&mut shop.connected(name));
+    }
+    let known = certificate(&scene.front_end);
+    assert_eq!(
+        known["names"],
+        serde_json::json!(["shop.test", "www.shop.test"])
+    );
+    assert_eq!(
+        (&known["issued"], &known["error"]),
+        (&1.into(), &Value::Null)
+    );
+    let life = shop.pebble.life as f64;
+    assert!(number(&known, "expires_in_seconds") > 0.9 * life, "{known}");
+    let due = number(&known, "next_try_in_seconds");
+    assert!((0.6 * life..0.7 * life).contains(&due), "{known}");
+    let files = kept(&shop.state());
+    let ends: Vec<_> = files
+        .iter()
+        .map(|it| it.rsplit('.').next().unwrap())
+        .collect();
+    assert_eq!(ends, ["json", "lock", "pem"], "{files:?}");
+    let log = scene.log();
+    assert!(
+        log.contains("shop.test (+1): a new certificate is in force, valid until "),
+        "{log}"
+    );
+    let said = String::from_utf8(scene.command(&["status"]).stdout).unwrap();
+    assert!(
+        said.contains("certificate shop.test, www.shop.test: valid for "),
+        "{said}"
+    );
+    // What is not pending is as it was before.
+    let text = "GET /.well-known/acme-challenge/x HTTP/1.1\r\nhost: shop.test\r\nconnection: close\r\n\r\n";
+    assert_eq!(request(shop.plain, text).unwrap().status, 308);
+    let at_site = scene
+        .front_end
+        .get("shop.test", "/.well-known/acme-challenge/x");
+    assert_eq!((at_site.status, at_site.body.as_str()), (200, "an answer"));
+    Some(scene)
+}
+
+const LOOKED_AT: &str = "tidegate_tls_handshake_failures_total{reason=\"challenge\"}";
+const ISSUED: &str =
+    "tidegate_certificate_orders_total{names=\"shop.test,www.shop.test\",result=\"issued\"}";
+
+#[test]
+fn a_certificate_comes_by_http_01() {
+    let Some(scene) = comes_by("http-01") else {
+        return;
+    };
+    assert_eq!(scene.front_end.metric(ISSUED), Some(1.0));
+    assert_eq!(scene.front_end.metric(LOOKED_AT), Some(0.0));
+}
+
+#[test]
+fn a_certificate_comes_by_tls_alpn_01() {
+    let Some(scene) = comes_by("tls-alpn-01") else {
+        return;
+    };
+    assert_eq!(scene.front_end.metric(ISSUED), Some(1.0));
+    assert!(scene.front_end.metric(LOOKED_AT) >= Some(2.0));
+}
+
+#[test]
+fn a_renewal_is_shown_to_new_connections_and_ends_none_even_behind_a_reload() {
+    let Some(mut shop) = Shop::new("acme-renewal") else {
+        return;
+    };
+    shop.pebble.life = 15;
+    shop.pebble.revive();
+    let scene = Scene::start("acme-renewal", &shop.cluster("acme = [\"shop.test\"]", ""));
+    let mut open = shop.connected("shop.test");
+    let first = shown(&open);
+    scene.reload(&[]);
+    assert_eq!(shown(&shop.connected("shop.test")), first);
+    let mut renewed = eventually("a renewal is shown", || {
+        let connection = shop.connected("shop.test");
+        (shown(&connection) != first).then_some(connection)
+    });
+    ask(&mut renewed);
+    ask(&mut open);
+    assert!(number(&certificate(&scene.front_end), "issued") >= 2.0);
+    assert_eq!(kept(&shop.state()).len(), 3);
+    // The second order proves nothing again or does so anew, by the account of the first.
+    let accounts = shop
+        .pebble
+        .log()
+        .matches("There are now 1 accounts")
+        .count();
+    assert_eq!(accounts, 1, "{}", shop.pebble.log());
+}
+
+#[test]
+fn a_refusal_leaves_what_is_in_force_and_is_said() {
+    let Some(mut shop) = Shop::new("acme-refused") else {
+        return;
+    };
+    shop.pebble.revive();
+    let authority = Authority::new(&shop.folder).unwrap();
+    let own = authority.issue("shop", &["shop.test"]);
+    let tls = format!("{}, acme = [\"blocked.test\"]", own.keys());
+    let scene = Scene::start("acme-refused", &shop.cluster(&tls, ""));
+    let why = error(&scene.front_end);
+    assert!(
+        why.contains("the authority says: ") && why.contains("blocked"),
+        "{why}"
+    );
+    ask(&mut authority
+        .client()
+        .connect(shop.secure, "shop.test")
+        .unwrap());
+    let known = certificate(&scene.front_end);
+    assert_eq!(known["expires_in_seconds"], Value::Null);
+    assert!(number(&known, "failed") >= 1.0, "{known}");
+    // Refusals are not asked for again at once, and a reload does not change that.
+    assert!(number(&known, "next_try_in_seconds") > 20.0, "{known}");
+    scene.reload(&[]);
+    let known = certificate(&scene.front_end);
+    assert!(number(&known, "failed") <= 1.0, "{known}");
+    assert!(
+        scene.log().contains("blocked.test: no new certificate: "),
+        "{}",
+        scene.log()
+    );
+}
+
+#[test]
+fn a_proof_that_is_not_found_is_said_with_the_name() {
+    let Some(mut shop) = Shop::new("acme-unproved") else {
+        return;
+    };
+    // Nothing listens there.
+    shop.pebble.proofs = [free_address(), free_address()];
+    shop.pebble.revive();
+    let scene = Scene::start("acme-unproved", &shop.cluster("acme = [\"shop.test\"]", ""));
+    let why = error(&scene.front_end);
+    assert!(why.starts_with("shop.test: the authority says: "), "{why}");
+    // There is nothing to show until then.
+    let refused = shop.pebble.client().connect(shop.secure, "shop.test");
+    assert!(refused.is_err(), "{:?}", refused.map(|it| shown(&it)));
+    let failures = "tidegate_tls_handshake_failures_total{reason=\"no_certificate\"}";
+    eventually("the failure is counted", || {
+        (scene.front_end.metric(failures) == Some(1.0)).then_some(())
+    });
+}
+
+#[test]
+fn an_authority_that_is_down_is_asked_again() {
+    let Some(mut shop) = Shop::new("acme-down") else {
+        return;
+    };
+    let scene = Scene::start("acme-down", &shop.cluster("acme = [\"shop.test\"]", ""));
+    let why = error(&scene.front_end);
+    assert!(why.contains(&shop.pebble.url()), "{why}");
+    shop.pebble.revive();
+    ask(&mut shop.connected("shop.test"));
+    eventually("the error is gone", || {
+        certificate(&scene.front_end)["error"]
+            .is_null()
+            .then_some(())
+    });
+}
+
+#[test]
+fn a_restart_shows_what_is_kept_and_orders_nothing() {
+    let Some(mut shop) = Shop::new("acme-restart") else {
+        return;
+    };
+    shop.pebble.revive();
+    let cluster = shop.cluster("acme = [\"shop.test\"]", "");
+    let scene = Scene::start("acme-restart", &cluster);
+    let first = shown(&shop.connected("shop.test"));
+    drop(scene);
+    shop.pebble.kill();
+    let scene = Scene::start("acme-restart", &cluster);
+    let connection = shop.pebble.client().connect(shop.secure, "shop.test");
+    assert_eq!(shown(&connection.unwrap()), first);
+    let known = eventually("it is known when the next is due", || {
+        let known = certificate(&scene.front_end);
+        known["next_try_in_seconds"].is_number().then_some(known)
+    });
+    assert_eq!((&known["issued"], &known["failed"]), (&0.into(), &0.into()));
+    // A file that others can read is not used.
+    let file = kept(&shop.state()).pop().unwrap();
+    let open = Permissions::from_mode(0o644);
+    std::fs::set_permissions(shop.state().join(&file), open).unwrap();
+    drop(scene);
+    let scene = Scene::start("acme-restart", &cluster);
+    let log = scene.log();
+    assert!(log.contains(&file) && log.contains("0644"), "{log}");
+}
+
+#[test]
+fn of_two_with_one_folder_one_orders_and_both_show_it() {
+    let Some(mut shop) = Shop::new("acme-two") else {
+        return;
+    };
+    shop.pebble.revive();
+    let tls = "acme = [\"shop.test\"]";
+    let first = Scene::start("acme-two", &shop.cluster(tls, ""));
+    let shown_first = shown(&shop.connected("shop.test"));
+    let other = [free_address(), free_address()];
+    let second = Scene::start("acme-two-other", &shop.cluster_at(other, tls, ""));
+    let connection = shop.pebble.client().connect(other[1], "shop.test").unwrap();
+    assert_eq!(shown(&connection), shown_first);
+    let why = error(&second.front_end);
+    assert!(why.contains("another front-end orders"), "{why}");
+    drop(first);
+    // It takes over.
+    eventually("the other one orders", || {
+        certificate(&second.front_end)["error"]
+            .is_null()
+            .then_some(())
+    });
+}
+
+#[test]
+fn the_example_of_the_documentation_runs() {
+    let Some(mut shop) = Shop::new("acme-example") else {
+        return;
+    };
+    shop.pebble.revive();
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/acme.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let example = page.split("```toml\n").nth(1).unwrap();
+    let example = example.split("```").next().unwrap();
+    let authorities = shop.pebble.authorities();
+    let own = format!(
+        "{}\"\nauthorities = \"{}\"",
+        shop.pebble.url(),
+        authorities.display()
+    );
+    let text = example
+        .replace("0.0.0.0:80\"", &format!("{}\"", shop.plain))
+        .replace("0.0.0.0:443\"", &format!("{}\"", shop.secure))
+        .replace("10.0.0.11:80", &server("an answer").to_string())
+        .replace("letsencrypt\"", &own)
+        .replace(
+            "/var/lib/tidegate-acme",
+            &shop.state().display().to_string(),
+        )
+        .replace(".example", ".test");
+    let folder = support::folder("acme-example");
+    let _front_end = FrontEnd::start(&folder, &text);
+    for name in ["shop.test", "www.shop.test"] {
+        ask(&mut shop.connected(name));
+    }
+}
