@@ -1,7 +1,6 @@
 //! Certificates that come by themselves, from a real ACME authority: Pebble.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-#![expect(clippy::print_stdout, reason = "how a test says that it could not run")]
 
 mod support;
 
@@ -214,6 +213,7 @@ fn a_renewal_is_shown_to_new_connections_and_ends_none_even_behind_a_reload() {
     scene.reload(&[]);
     assert_eq!(shown(&shop.connected("shop.test")), first);
     let mut renewed = eventually("a renewal is shown", || {
+        ask(&mut open);
         let connection = shop.connected("shop.test");
         (shown(&connection) != first).then_some(connection)
     });
@@ -350,6 +350,31 @@ fn an_upgrade_shows_the_same_and_the_new_process_orders() {
         (&known["issued"], &known["error"]),
         (&0.into(), &Value::Null)
     );
+}
+
+#[test]
+fn another_authoritys_certificate_is_shown_until_this_ones_is_there() {
+    let Some(mut shop) = Shop::new("acme-another") else {
+        return;
+    };
+    shop.pebble.revive();
+    let tls = "acme = [\"shop.test\"]";
+    let scene = Scene::start("acme-another", &shop.cluster(tls, ""));
+    let first = shown(&shop.connected("shop.test"));
+    let mut other = Pebble::new(&support::folder("acme-another-authority")).unwrap();
+    other.proofs = shop.pebble.proofs;
+    let former = std::mem::replace(&mut shop.pebble, other);
+    for _ in 0..2 {
+        scene.write(&shop.cluster(tls, "").text());
+        scene.reload(&[]);
+        let connection = former.client().connect(shop.secure, "shop.test");
+        assert_eq!(shown(&connection.unwrap()), first);
+        let why = error(&scene.front_end);
+        assert!(why.contains(&shop.pebble.url()), "{why}");
+    }
+    shop.pebble.revive();
+    assert_ne!(shown(&shop.connected("shop.test")), first);
+    assert_eq!(kept(&shop.state).len(), 5);
 }
 
 /// The number of a user without rights that every system has.
