@@ -7,7 +7,7 @@ mod support;
 use std::fs::Permissions;
 use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -15,35 +15,40 @@ use support::acme::Pebble;
 use support::scene::{Cluster, Scene};
 use support::server::server;
 use support::tls::{Authority, Connection};
+use support::upgrade::upgrade;
 use support::{FrontEnd, eventually, free_address, request};
 
 /// A front-end's configuration, and the authority that it asks.
 struct Shop {
     folder: PathBuf,
+    state: PathBuf,
     pebble: Pebble,
     plain: SocketAddr,
     secure: SocketAddr,
+}
+
+/// A folder in this one for its owner alone.
+fn private(folder: &Path) -> PathBuf {
+    let path = folder.join("state");
+    std::fs::create_dir(&path).unwrap();
+    std::fs::set_permissions(&path, Permissions::from_mode(0o700)).unwrap();
+    path
 }
 
 impl Shop {
     /// The authority is down; none where it cannot be had.
     fn new(name: &str) -> Option<Self> {
         let folder = support::folder(&format!("{name}-files"));
-        let state = folder.join("state");
-        std::fs::create_dir(&state).unwrap();
-        std::fs::set_permissions(&state, Permissions::from_mode(0o700)).unwrap();
+        let state = private(&folder);
         let pebble = Pebble::new(&folder)?;
         let [plain, secure] = pebble.proofs;
         Some(Self {
             folder,
+            state,
             pebble,
             plain,
             secure,
         })
-    }
-
-    fn state(&self) -> PathBuf {
-        self.folder.join("state")
     }
 
     /// Both listeners, with this TLS, and more of `[acme]`.
@@ -57,7 +62,7 @@ impl Shop {
              [[listener]]\naddress = \"{secure}\"\ntls = {{ {tls} }}\n\
              [acme]\n{}agree_to_terms = true\nstate = \"{}\"\ncontact = [\"ops@shop.test\"]\n{more}\n",
             self.pebble.keys(),
-            self.state().display()
+            self.state.display()
         );
         Cluster::default()
             .site("shop", "*")
@@ -147,7 +152,7 @@ fn comes_by(challenge: &str) -> Option<Scene> {
     assert!(number(&known, "expires_in_seconds") > 0.9 * life, "{known}");
     let due = number(&known, "next_try_in_seconds");
     assert!((0.6 * life..0.7 * life).contains(&due), "{known}");
-    let files = kept(&shop.state());
+    let files = kept(&shop.state);
     let ends: Vec<_> = files
         .iter()
         .map(|it| it.rsplit('.').next().unwrap())
@@ -208,13 +213,14 @@ fn a_renewal_is_shown_to_new_connections_and_ends_none_even_behind_a_reload() {
     scene.reload(&[]);
     assert_eq!(shown(&shop.connected("shop.test")), first);
     let mut renewed = eventually("a renewal is shown", || {
+        ask(&mut open);
         let connection = shop.connected("shop.test");
         (shown(&connection) != first).then_some(connection)
     });
     ask(&mut renewed);
     ask(&mut open);
     assert!(number(&certificate(&scene.front_end), "issued") >= 2.0);
-    assert_eq!(kept(&shop.state()).len(), 3);
+    assert_eq!(kept(&shop.state).len(), 3);
     // The second order proves nothing again or does so anew, by the account of the first.
     let accounts = shop
         .pebble
@@ -315,13 +321,95 @@ fn a_restart_shows_what_is_kept_and_orders_nothing() {
     });
     assert_eq!((&known["issued"], &known["failed"]), (&0.into(), &0.into()));
     // A file that others can read is not used.
-    let file = kept(&shop.state()).pop().unwrap();
+    let file = kept(&shop.state).pop().unwrap();
     let open = Permissions::from_mode(0o644);
-    std::fs::set_permissions(shop.state().join(&file), open).unwrap();
+    std::fs::set_permissions(shop.state.join(&file), open).unwrap();
     drop(scene);
     let scene = Scene::start("acme-restart", &cluster);
     let log = scene.log();
     assert!(log.contains(&file) && log.contains("0644"), "{log}");
+}
+
+#[test]
+fn an_upgrade_shows_the_same_and_the_new_process_orders() {
+    let Some(mut shop) = Shop::new("acme-upgrade") else {
+        return;
+    };
+    shop.pebble.revive();
+    let cluster = shop.cluster("acme = [\"shop.test\"]", "");
+    let mut scene = Scene::start("acme-upgrade", &cluster);
+    let first = shown(&shop.connected("shop.test"));
+    let _successor = upgrade(&mut scene.front_end);
+    let connection = shop.pebble.client().connect(shop.secure, "shop.test");
+    assert_eq!(shown(&connection.unwrap()), first);
+    let known = eventually("the folder is the new process's", || {
+        let known = certificate(&scene.front_end);
+        known["next_try_in_seconds"].is_number().then_some(known)
+    });
+    assert_eq!(
+        (&known["issued"], &known["error"]),
+        (&0.into(), &Value::Null)
+    );
+}
+
+#[test]
+fn another_authoritys_certificate_is_shown_until_this_ones_is_there() {
+    let Some(mut shop) = Shop::new("acme-another") else {
+        return;
+    };
+    shop.pebble.revive();
+    let tls = "acme = [\"shop.test\"]";
+    let scene = Scene::start("acme-another", &shop.cluster(tls, ""));
+    let first = shown(&shop.connected("shop.test"));
+    let mut other = Pebble::new(&support::folder("acme-another-authority")).unwrap();
+    other.proofs = shop.pebble.proofs;
+    let former = std::mem::replace(&mut shop.pebble, other);
+    for _ in 0..2 {
+        scene.write(&shop.cluster(tls, "").text());
+        scene.reload(&[]);
+        let connection = former.client().connect(shop.secure, "shop.test");
+        assert_eq!(shown(&connection.unwrap()), first);
+        let why = error(&scene.front_end);
+        assert!(why.contains(&shop.pebble.url()), "{why}");
+    }
+    shop.pebble.revive();
+    assert_ne!(shown(&shop.connected("shop.test")), first);
+    assert_eq!(kept(&shop.state).len(), 5);
+}
+
+/// The number of a user without rights that every system has.
+fn powerless() -> u32 {
+    let passwd = std::fs::read_to_string("/etc/passwd").unwrap();
+    let line = passwd.lines().find(|it| it.starts_with("nobody:")).unwrap();
+    line.split(':').nth(2).unwrap().parse().unwrap()
+}
+
+#[test]
+fn what_a_front_end_keeps_that_gave_its_rights_away_is_its_users() {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: it takes root to give root's privileges away");
+        return;
+    }
+    let Some(mut shop) = Shop::new("acme-user") else {
+        return;
+    };
+    // Every user reaches that.
+    let place = std::env::temp_dir().join(format!("tidegate-acme-user-{}", std::process::id()));
+    std::fs::create_dir(&place).unwrap();
+    shop.state = private(&place);
+    let user = powerless();
+    chown(&shop.state, Some(user), None).unwrap();
+    shop.pebble.revive();
+    let cluster = shop.cluster("acme = [\"shop.test\"]", "[process]\nuser = \"nobody\"");
+    let scene = Scene::start("acme-user", &cluster);
+    ask(&mut shop.connected("shop.test"));
+    assert_eq!(certificate(&scene.front_end)["error"], Value::Null);
+    for name in kept(&shop.state) {
+        let owner = std::fs::metadata(shop.state.join(&name)).unwrap().uid();
+        assert_eq!(owner, user, "{name}");
+    }
+    drop(scene);
+    std::fs::remove_dir_all(&place).unwrap();
 }
 
 #[test]
@@ -369,10 +457,7 @@ fn the_example_of_the_documentation_runs() {
         .replace("0.0.0.0:443\"", &format!("{}\"", shop.secure))
         .replace("10.0.0.11:80", &server("an answer").to_string())
         .replace("letsencrypt\"", &own)
-        .replace(
-            "/var/lib/tidegate-acme",
-            &shop.state().display().to_string(),
-        )
+        .replace("/var/lib/tidegate-acme", &shop.state.display().to_string())
         .replace(".example", ".test");
     let folder = support::folder("acme-example");
     let _front_end = FrontEnd::start(&folder, &text);

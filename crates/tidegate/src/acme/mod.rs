@@ -50,6 +50,8 @@ const LOCK_LOOK: Duration = Duration::from_secs(10);
 pub(crate) struct CertificateState {
     /// What became of tries.
     pub(crate) tries: Tries,
+    /// Another authority has issued the one in force: this one's takes its place as soon as there is one.
+    pub(crate) is_foreign: bool,
     /// Certificates that came, and tries that failed, since the start.
     pub(crate) issued: u64,
     /// See `issued`.
@@ -76,6 +78,12 @@ fn called(certificate: &IssuedCertificate) -> String {
     }
 }
 
+/// What is in force for the names of a certificate by this configuration.
+fn in_force(config: Option<&AcmeConfig>, wanted: &IssuedCertificate) -> Option<Arc<Certificate>> {
+    let mut all = config?.certificates.iter();
+    all.find(|it| it.names() == wanted.names())?.current()
+}
+
 /// All its names: no two certificates have the same.
 pub(crate) fn key(certificate: &IssuedCertificate) -> String {
     certificate.names().join(",")
@@ -93,16 +101,21 @@ impl Certificates {
     fn prepare(&self, config: Option<&AcmeConfig>, output: Output) {
         let Some(config) = config else { return };
         let before = self.configs.borrow().clone();
-        let before = before.filter(|it| it.directory == config.directory);
+        let is_same = before
+            .as_ref()
+            .is_some_and(|it| it.directory == config.directory);
         let store = Store::new(config);
         for wanted in &config.certificates {
-            let known = before.iter().flat_map(|it| &it.certificates);
-            let mut known = known.filter(|it| it.names() == wanted.names());
-            let current = known.find_map(|it| it.current());
-            match current.map_or_else(|| store.certificate(wanted), |it| Ok(Some(it))) {
-                Ok(Some(certificate)) => wanted.set(certificate),
-                Ok(None) => {}
-                Err(why) => output.event("certificate", &why),
+            let current = in_force(before.as_ref(), wanted);
+            let kept = match current.is_some() && is_same {
+                true => None,
+                false => store.certificate(wanted).unwrap_or_else(|why| {
+                    output.event("certificate", &why);
+                    None
+                }),
+            };
+            if let Some(certificate) = kept.or(current) {
+                wanted.set(certificate);
             }
         }
     }
@@ -126,11 +139,21 @@ impl Certificates {
 
     /// These are the certificates to be had from now on.
     pub(crate) fn follow(&self, config: Option<AcmeConfig>) {
-        let keys: Vec<_> = config.iter().flat_map(|it| &it.certificates).collect();
-        let keys: Vec<_> = keys.into_iter().map(|it| key(it)).collect();
+        let before = self.configs.borrow().clone();
+        let wanted = config.iter().flat_map(|it| &it.certificates);
+        let wanted: Vec<_> = wanted.map(|it| (key(it), it)).collect();
+        let directory = |it: &Option<AcmeConfig>| it.as_ref().map(|it| it.directory.clone());
+        let is_another = before.is_some() && directory(&before) != directory(&config);
         let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
-        states.retain(|name, _| keys.contains(name));
-        for state in states.values_mut() {
+        states.retain(|name, _| wanted.iter().any(|(key, _)| key == name));
+        for (key, certificate) in wanted {
+            let state = states.entry(key).or_default();
+            let current = certificate.current();
+            let former = in_force(before.as_ref(), certificate);
+            let is_former = current
+                .zip(former)
+                .is_some_and(|(one, other)| Arc::ptr_eq(&one, &other));
+            state.is_foreign = is_former && (is_another || state.is_foreign);
             // What was wrong is perhaps mended; but reloads by the minute ask for no more than one try in that.
             state.tries.failures = state.tries.failures.min(1);
         }
@@ -252,8 +275,11 @@ impl Keeper<'_> {
             let (store, wanted) = (Store::new(self.config), Arc::clone(certificate));
             let read = tokio::task::spawn_blocking(move || store.certificate(&wanted)).await;
             let Ok(Ok(Some(found))) = read else { continue };
-            if end(Some(&found)) > end(certificate.current().as_deref()) {
+            let is_foreign = self.own.state(certificate).is_foreign;
+            if is_foreign || end(Some(&found)) > end(certificate.current().as_deref()) {
                 certificate.set(found);
+                self.own
+                    .change(certificate, |state| state.is_foreign = false);
             }
         }
     }
@@ -279,8 +305,9 @@ impl Keeper<'_> {
     }
 
     fn due(&self, certificate: &IssuedCertificate) -> u64 {
-        let valid = certificate.current().map(|it| it.valid());
-        next_try(valid, self.own.state(certificate).tries)
+        let state = self.own.state(certificate);
+        let own = certificate.current().filter(|_| !state.is_foreign);
+        next_try(own.map(|it| it.valid()), state.tries)
     }
 
     async fn order(&mut self, certificate: &Arc<IssuedCertificate>, turn: &Arc<Turn>) {
@@ -308,6 +335,7 @@ impl Keeper<'_> {
                 certificate.set(issued);
                 self.own.change(certificate, |state| {
                     state.issued += 1;
+                    state.is_foreign = false;
                     state.tries = Tries {
                         last: now,
                         jitter,

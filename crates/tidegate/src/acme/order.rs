@@ -187,7 +187,9 @@ async fn account(config: &AcmeConfig, turn: &Arc<Turn>) -> Result<Account, Order
     });
     let bytes = bytes.map_err(|why| OrderError::Silent(why.to_string()))?;
     let keeper = Arc::clone(turn);
-    on_disk(move || keeper.keep_account(&bytes)).await?;
+    // Another try makes another account, of which authorities allow a few: that waits as behind a refusal.
+    let kept = on_disk(move || keeper.keep_account(&bytes)).await;
+    kept.map_err(|why| OrderError::Refused(why.to_string()))?;
     Ok(account)
 }
 

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
+
 use super::tls::{Authority, Client};
 use super::{Process, eventually, free_address, is_installed};
 
@@ -50,6 +52,8 @@ pub(crate) struct Pebble {
     /// Where it is asked.
     directory: SocketAddr,
     management: SocketAddr,
+    /// Sockets at these two, so that nothing else has them until it starts.
+    held: Vec<TcpListener>,
     /// Where it looks for proof by `http-01`, and by `tls-alpn-01`.
     pub(crate) proofs: [SocketAddr; 2],
     /// Seconds for which certificates are valid.
@@ -60,12 +64,15 @@ pub(crate) struct Pebble {
 impl Pebble {
     /// One that is down; none where it cannot be had.
     pub(crate) fn new(folder: &Path) -> Option<Self> {
+        let held = [(); 2].map(|()| held());
+        let [directory, management] = held.each_ref().map(|it| it.local_addr().unwrap());
         Some(Self {
             program: pebble()?,
             folder: folder.to_owned(),
             servers: Authority::named(folder, "acme")?,
-            directory: free_address(),
-            management: free_address(),
+            directory,
+            management,
+            held: held.into(),
             proofs: [free_address(), free_address()],
             life: 90 * 24 * 3600,
             process: None,
@@ -116,6 +123,7 @@ impl Pebble {
             .env("PEBBLE_WFE_NONCEREJECT", "30")
             .stdout(log.try_clone().unwrap())
             .stderr(Stdio::from(log));
+        self.held.clear();
         self.process = Some(Process::start(&mut command));
         let client = self.servers.client();
         eventually("Pebble answers", || {
@@ -145,6 +153,15 @@ impl Pebble {
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.folder.join("pebble.log")).unwrap()
     }
+}
+
+/// Has a port, at which connections are refused.
+fn held() -> TcpListener {
+    // No process that is started meanwhile has it as well.
+    let (family, flags) = (AddressFamily::INET, SocketFlags::CLOEXEC);
+    let socket = socket_with(family, SocketType::STREAM, flags, None).unwrap();
+    bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    TcpListener::from(socket)
 }
 
 /// One by which every name is this host.
