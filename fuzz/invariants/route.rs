@@ -99,6 +99,7 @@ fn routes(action: RouteAction) -> Arc<[RouteConfig]> {
         request_headers: HeaderChanges::default(),
         response_headers: HeaderChanges::default(),
         timeouts: RouteTimeouts::default(),
+        retry_on: None,
     };
     let below = PathPattern::parse("/a/*").expect("a pattern");
     let regex = PathPattern::regex("^/[0-9]+(/|$)").expect("a pattern");

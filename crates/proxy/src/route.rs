@@ -392,6 +392,7 @@ mod tests {
             request_headers: HeaderChanges::default(),
             response_headers: HeaderChanges::default(),
             timeouts: RouteTimeouts::default(),
+            retry_on: None,
         }
     }
 

@@ -25,6 +25,8 @@ pub struct SiteConfig {
     pub sessions: Option<SessionConfig>,
     /// How many requests may be tried again, in all workers together.
     pub retry: RetryConfig,
+    /// Statuses of answers in place of which another node is asked, while that may be done: 400 to 599.
+    pub retry_on: Vec<u16>,
     /// What its sessions are known by that stick to their nodes; none: none do.
     pub sticky: Option<StickyConfig>,
     /// Its nodes report their load in the header `endpoint-load-metrics`. The header is read, and

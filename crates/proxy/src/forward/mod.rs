@@ -2,6 +2,7 @@
 //! answer; or goes elsewhere, if that failed and trying again can do no harm ([`retry`]).
 
 mod retry;
+mod status;
 
 use std::future::poll_fn;
 use std::io;
@@ -111,6 +112,12 @@ pub(crate) fn poll_head(
     {
         return Poll::Ready(Err(failure));
     }
+    if let Poll::Ready(Ok(response)) = &mut polled
+        && response.status().as_u16() >= status::LEAST
+        && let Some(failure) = status::in_place_of(client, guard, response, traits)
+    {
+        return Poll::Ready(Err(failure));
+    }
     polled.map_err(|error| failure(client, error, traits.stale))
 }
 
@@ -143,6 +150,9 @@ pub(crate) async fn try_nodes(
             Ok(response) => return Ok(response),
             Err(failure) => failure,
         };
+        if failure.is_dispatched() {
+            return Box::pin(retry_after_failure(client, guard, failure, traits)).await;
+        }
         request = retry::after(client, guard, failure)?;
     }
 }
@@ -154,7 +164,12 @@ pub(crate) async fn retry_after_failure(
     failure: Failure,
     traits: &RequestTraits,
 ) -> Result<Response<Incoming>, Reason> {
+    let is_dispatched = failure.is_dispatched();
     let request = retry::after(client, guard, failure)?;
+    if is_dispatched {
+        let mut traits = *traits;
+        return Box::pin(forward(client, guard, request, &mut traits)).await;
+    }
     try_nodes(client, guard, request, traits).await
 }
 

@@ -8,6 +8,7 @@
 //! | a pooled connection broke before the first byte of an answer | the same, if the request is repeatable; an upgrade too |
 //! | a new connection broke before the first byte of an answer | at another node, if the request is repeatable |
 //! | the node was ejected because it answers nothing, not even probes | at another node that is up, if the request is repeatable and not a byte of an answer has come |
+//! | an answer of a status that is chosen | at another node, if the request is repeatable ([`status`](super::status)) |
 //! | anything else, and every time-out of an answer | never |
 //!
 //! Repeatable is a request whose method is idempotent and that has no body. All but the free retry are within the limit on
@@ -15,6 +16,7 @@
 //! while it waits: the budget fills again, or the node comes back and answers.
 
 use http::Request;
+use tidegate_core::picker::Ticket;
 
 use crate::record::reason::Reason;
 use crate::request::{Client, RequestGuard, dispatch};
@@ -45,6 +47,19 @@ impl Failure {
             reason,
             next: Next::Nothing,
         }
+    }
+
+    /// The request has its ticket for another node.
+    pub(super) fn dispatched(reason: Reason, request: Request<RequestBody>) -> Self {
+        Self {
+            reason,
+            next: Next::Dispatched(request),
+        }
+    }
+
+    /// Whether it has: then an idle connection to that one will do.
+    pub(super) fn is_dispatched(&self) -> bool {
+        matches!(self.next, Next::Dispatched(_))
     }
 
     /// The node is to blame, and another one may have the request.
@@ -102,39 +117,37 @@ fn goes_on(
         Next::Elsewhere(_) if reason == Reason::OutOfSockets => Err(reason),
         Next::Elsewhere(request) => {
             guard.on_failure(reason);
-            elsewhere(client, guard, reason)?;
+            let ticket = elsewhere(client, guard).ok_or(reason)?;
+            client.worker.sites.on_retry(ticket.site());
+            dispatch(client, guard, ticket, client.worker.base.now());
             Ok(request)
         }
     }
 }
 
-/// Another node, if there is one and the budget allows it.
-fn elsewhere(client: &Client, guard: &mut RequestGuard, reason: Reason) -> Result<(), Reason> {
+/// Another node, if tries are left, there is one, and the budget allows it, which has paid for it then.
+pub(super) fn elsewhere(client: &Client, guard: &mut RequestGuard) -> Option<Ticket> {
     let worker = &client.worker;
-    let state = guard.state().ok_or(reason)?;
-    let (Some(site), Some(ticket)) = (state.site, &state.ticket) else {
-        return Err(reason);
-    };
+    let state = guard.state()?;
+    let (site, ticket) = (state.site?, state.ticket.as_ref()?);
     state.tried.push(ticket.node);
     if state.tries >= client.connection.settings.limits().tries {
-        return Err(reason);
+        return None;
     }
     worker.base.cluster.refresh();
     if !worker.base.cluster.has_others(site, &state.tried) {
-        return Err(reason);
+        return None;
     }
     state.retry_denied = !worker.sites.may_retry(site, false);
     if state.retry_denied {
-        return Err(reason);
+        return None;
     }
     let now = worker.base.now();
     let sticky = ticket.why.sticky;
     let retried = (worker.base.cluster.picker.borrow_mut()).handle_retry(site, &state.tried, now);
-    let mut ticket = retried.map_err(|_| reason)?;
+    let mut ticket = retried.ok()?;
     ticket.why.sticky = sticky.retried();
-    worker.sites.on_retry(site);
-    dispatch(client, guard, ticket, now);
-    Ok(())
+    Some(ticket)
 }
 
 /// Takes a request back from a node that answers nothing, and has another one picked for it, if the request
@@ -166,10 +179,7 @@ pub(crate) fn leave(client: &Client, guard: &mut RequestGuard) -> Option<Failure
     drop(client.upstream.take());
     worker.sites.on_retry(site);
     dispatch(client, guard, ticket, now);
-    Some(Failure {
-        reason: Reason::ResponseTimeout,
-        next: Next::Dispatched(request),
-    })
+    Some(Failure::dispatched(Reason::ResponseTimeout, request))
 }
 
 /// Has requests that wait for nodes that answer nothing tried elsewhere. A request that the retry budget

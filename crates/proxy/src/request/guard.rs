@@ -136,10 +136,24 @@ impl RequestGuard {
             node.on_head(status, micros, now);
         }
         state.upstream_us = Some(micros);
-        state.answers = Some(match status {
-            500.. => Outcome::ServerError,
-            _ => Outcome::Success,
-        });
+        state.answers = Some(outcome(status));
+    }
+
+    /// The node's answer is not passed on, as another one is asked: it counts there all the same.
+    pub(crate) fn on_other_asked(&mut self, status: u16) {
+        let Some((client, state)) = &mut self.inner else {
+            return;
+        };
+        let Some(ticket) = &state.ticket else {
+            return;
+        };
+        let base = &client.worker.base;
+        let now = base.now();
+        if let Some(node) = base.stats().node(ticket.node) {
+            node.on_head(status, micros_between(state.dispatched_at, now), now);
+        }
+        let mut picker = base.cluster.picker.borrow_mut();
+        picker.handle_outcome(ticket, outcome(status), now);
     }
 
     /// The node is there, and its connection is passed on: that is all that is known of its answer.
@@ -214,6 +228,14 @@ impl RequestGuard {
         client.connection.end_body();
         client.connection.enter_idle();
         client.put_spare(state);
+    }
+}
+
+/// What an answer of this status says of its node.
+fn outcome(status: u16) -> Outcome {
+    match status {
+        500.. => Outcome::ServerError,
+        _ => Outcome::Success,
     }
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct RequestState {
     pub(crate) site: Option<SiteId>,
     pub(crate) ticket: Option<Ticket>,
     pub(crate) tries: u32,
-    /// Nodes that did not answer it.
+    /// Nodes that did not answer it, or whose answer may not be passed on.
     pub(crate) tried: Vec<NodeId>,
     /// It was not tried again because the budget is used up.
     pub(crate) retry_denied: bool,

@@ -188,6 +188,12 @@ impl Http1 {
         parse_again(&self.watch.sent.borrow())
     }
 
+    /// The present request as it can be sent again, if its bytes are kept; part of an answer may have come.
+    pub(super) fn repeatable_request(&self) -> Option<Request<RequestBody>> {
+        let is_kept = self.watch.capturing.get();
+        is_kept.then(|| parse_again(&self.watch.sent.borrow()))?
+    }
+
     /// What of the present request was sent, if there was no byte of an answer and all of it was
     /// kept: the request as it can be sent again.
     pub(crate) fn unanswered(&self, error: &hyper::Error) -> Option<Request<RequestBody>> {

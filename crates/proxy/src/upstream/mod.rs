@@ -212,6 +212,14 @@ impl Upstream {
         }
     }
 
+    /// The request whose answer's head has come, as it can be sent again, if it is repeatable.
+    pub(crate) fn repeatable_request(&self) -> Option<Request<RequestBody>> {
+        match self {
+            Self::Http1(connection) => connection.repeatable_request(),
+            Self::Http2(stream) => stream.awaited_request(),
+        }
+    }
+
     /// What of the present request was sent, if there was no byte of an answer and all of it was
     /// kept: the request as it can be sent again.
     pub(crate) fn unanswered(&self, error: &hyper::Error) -> Option<Request<RequestBody>> {

@@ -327,6 +327,13 @@ impl Sites {
         may
     }
 
+    /// Whether another node is asked in place of an answer of this status.
+    pub(crate) fn retries_on(&self, site: SiteId, status: u16) -> bool {
+        let ready = self.ready.borrow();
+        let config = ready.settings.configs.get(site.index());
+        config.is_some_and(|it| it.retry_on.contains(&status))
+    }
+
     /// A request of the site is tried again.
     pub(crate) fn on_retry(&self, site: SiteId) {
         let stats = self.base.stats();

@@ -18,6 +18,11 @@ pub(super) fn metrics(snapshot: &Snapshot, text: &mut Text) {
             snapshot.retries_denied,
         ),
         (
+            "tidegate_status_retries",
+            "Those of them in place of an answer, for its status (retry_on).",
+            snapshot.status_retries,
+        ),
+        (
             "tidegate_stale_connections",
             "Requests that came back unsent from a connection that the node had closed.",
             snapshot.stale,

@@ -173,6 +173,9 @@ table! {
         route: Vec<At<RouteFile>> = Vec::new();
         /// Whether requests of a session go to the same node; not set: the policy alone decides.
         sticky: Option<StickyFile> = None;
+        /// Statuses of nodes' answers, 400 to 599, like `[502, 503, 504]`, in place of which another node is asked, if the request is
+        /// idempotent and has no body, within `retry_budget`. Empty: every answer goes to the client. See [retries.md](retries.md).
+        retry_on: Vec<At<u32>> = Vec::new();
         /// Retries of requests that failed at a node.
         retry_budget: RetryBudgetFile = defaults();
         /// How long a node that is new or back takes to get its full share of requests, while others serve the site: for

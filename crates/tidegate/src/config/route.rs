@@ -22,6 +22,8 @@ const ROUTES_MAX: usize = 256;
 /// Statuses of an answer, and of a redirect.
 const ANSWERS: std::ops::RangeInclusive<u32> = 200..=599;
 const REDIRECTS: &[u16] = &[301, 302, 303, 307, 308];
+/// Statuses in place of which another node may be asked.
+const RETRIED: std::ops::RangeInclusive<u16> = 400..=599;
 /// Range of a time-out.
 const LEAST: Option<Duration> = Some(TIMEOUT_MIN);
 const MOST: Option<Duration> = Some(TIMEOUT_MAX);
@@ -61,6 +63,8 @@ table! {
         response_headers: Named<String> = Named::default();
         /// Time-outs of its own, in place of those of `[timeouts]`.
         timeouts: RouteTimeoutsFile = defaults();
+        /// In place of the site's `retry_on`; `[]`: no status.
+        retry_on: Option<Vec<At<u32>>> = None;
     }
 }
 
@@ -117,6 +121,25 @@ pub(super) fn configs(
     routes.into_iter().collect()
 }
 
+/// The statuses of `retry_on`.
+pub(super) fn retry_statuses(statuses: &[At<u32>], problems: &mut Problems) -> Option<Vec<u16>> {
+    let mut status = |status: &At<u32>| {
+        let found = u16::try_from(status.value).ok();
+        let found = found.filter(|it| RETRIED.contains(it));
+        if found.is_none() {
+            let message = format!("no answer of status {} is asked for again", status.value);
+            problems.push(Problem::new(
+                status.place(),
+                message,
+                "errors are: 400 to 599, like 503",
+            ));
+        }
+        found
+    };
+    let statuses: Vec<_> = statuses.iter().map(&mut status).collect();
+    statuses.into_iter().collect()
+}
+
 /// Which part of a head is meant.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Head {
@@ -139,12 +162,17 @@ impl Reading<'_, '_> {
         let action = self.action(folder);
         let request_headers = self.changes(&self.route.request_headers, Head::Request);
         let response_headers = self.changes(&self.route.response_headers, Head::Response);
+        let retry_on = match &self.route.retry_on.value {
+            None => Some(None),
+            Some(statuses) => retry_statuses(statuses, self.problems).map(Some),
+        };
         let config = RouteConfig {
             conditions: conditions?,
             action: action?,
             request_headers: request_headers?,
             response_headers: response_headers?,
             timeouts: self.route.timeouts.timeouts(),
+            retry_on: retry_on?,
         };
         self.does_something(&config).then_some(config)
     }
@@ -160,6 +188,11 @@ impl Reading<'_, '_> {
         if !forwards && !config.timeouts.is_empty() {
             let message = "no node has these requests, so no time is spent on them: the route answers by itself";
             self.problem(self.route.timeouts.place(), message, "here");
+            return false;
+        }
+        if !forwards && config.retry_on.is_some() {
+            let message = "no node is asked again: the route answers by itself";
+            self.problem(self.route.retry_on.place(), message, "here");
             return false;
         }
         true

@@ -48,12 +48,14 @@ pub(super) fn config(
         Some(sticky) => checker.sticky(sticky, &site.sticky, secrets).map(Some),
     };
     let routes = route::configs(&site.route, folder, checker.problems);
+    let retry_on = route::retry_statuses(&site.retry_on, checker.problems);
     Some(SiteConfig {
         routes: routes?.into(),
         answers: answers?,
         priorities: priorities?,
         sessions: sessions?,
         sticky: sticky?,
+        retry_on: retry_on?,
         retry: RetryConfig {
             ratio: site.retry_budget.ratio.value,
             min_per_second: site.retry_budget.min_per_second.value,

@@ -24,6 +24,8 @@ pub struct RouteConfig {
     pub response_headers: HeaderChanges,
     /// Time-outs of its own.
     pub timeouts: RouteTimeouts,
+    /// In place of its site's [`retry_on`](super::site::SiteConfig::retry_on), where it is set.
+    pub retry_on: Option<Vec<u16>>,
 }
 
 impl RouteConfig {

@@ -210,6 +210,8 @@ pub(crate) struct WorkerStats {
     pub(crate) retries: Counter,
     /// Retries that the budget refused.
     pub(crate) retries_denied: Counter,
+    /// Retries in place of an answer, for its status.
+    pub(crate) status_retries: Counter,
     /// Requests that came back unsent from a stale connection.
     pub(crate) stale: Counter,
     /// Requests with a body that were sent again, because their node had not begun.
@@ -259,6 +261,7 @@ impl WorkerStats {
             load_unknown: Counter::default(),
             retries: Counter::default(),
             retries_denied: Counter::default(),
+            status_retries: Counter::default(),
             stale: Counter::default(),
             replays: Counter::default(),
             held_bytes: Counter::default(),

@@ -84,6 +84,8 @@ pub struct Snapshot {
     pub retries: u64,
     /// Retries that the budget refused.
     pub retries_denied: u64,
+    /// Retries in place of an answer, for its status; they are among `retries`.
+    pub status_retries: u64,
     /// Requests that came back unsent from a connection that the node had closed.
     pub stale: u64,
     /// Requests with a body that were sent again, because their node had not begun.
@@ -184,6 +186,7 @@ impl Snapshot {
         self.load_unknown += worker.load_unknown.get();
         self.retries += worker.retries.get();
         self.retries_denied += worker.retries_denied.get();
+        self.status_retries += worker.status_retries.get();
         self.stale += worker.stale.get();
         self.replays += worker.replays.get();
         self.held_bytes += worker.held_bytes.get();
