@@ -132,6 +132,7 @@ fn kept(folder: &Path) -> Vec<String> {
 fn comes_by(challenge: &str) -> Option<Scene> {
     let name = format!("acme-{challenge}");
     let mut shop = Shop::new(&name)?;
+    shop.pebble.refused_nonces = 30;
     shop.pebble.revive();
     let more = format!("challenges = [\"{challenge}\"]");
     let tls = "acme = [\"shop.test\", \"www.shop.test\"]";
@@ -205,7 +206,7 @@ fn a_renewal_is_shown_to_new_connections_and_ends_none_even_behind_a_reload() {
     let Some(mut shop) = Shop::new("acme-renewal") else {
         return;
     };
-    shop.pebble.life = 15;
+    (shop.pebble.life, shop.pebble.refused_nonces) = (15, 30);
     shop.pebble.revive();
     let scene = Scene::start("acme-renewal", &shop.cluster("acme = [\"shop.test\"]", ""));
     let mut open = shop.connected("shop.test");

@@ -38,7 +38,7 @@ use crate::config::AcmeConfig;
 use crate::output::Output;
 use order::OrderError;
 use schedule::{Tries, next_try};
-use store::{Store, Turn};
+use store::{OwnedFolder, Store};
 
 /// How long nothing is looked at: the time of day may be set meanwhile.
 const LOOK: Duration = Duration::from_secs(60);
@@ -216,9 +216,9 @@ impl Certificates {
             prng: Prng::new(clock::now().nanos()),
             output,
         };
-        let turn = keeper.wait_for_turn().await;
+        let folder = keeper.wait_for_folder().await;
         loop {
-            let wait = keeper.work(&turn).await;
+            let wait = keeper.work(&folder).await;
             tokio::time::sleep(wait.min(LOOK)).await;
         }
     }
@@ -234,16 +234,16 @@ struct Keeper<'a> {
 
 impl Keeper<'_> {
     /// Waits for the folder, and shows meanwhile what another front-end puts there.
-    async fn wait_for_turn(&mut self) -> Arc<Turn> {
+    async fn wait_for_folder(&mut self) -> Arc<OwnedFolder> {
         let mut said = None;
         loop {
             let store = Store::new(self.config);
             let taken = tokio::task::spawn_blocking(move || store.take()).await;
             let why = match taken {
-                Ok(Ok(turn)) => {
+                Ok(Ok(folder)) => {
                     self.adopt().await;
                     self.waits_for(None);
-                    return Arc::new(turn);
+                    return Arc::new(folder);
                 }
                 Ok(Err(why)) => why,
                 Err(broken) => broken.to_string(),
@@ -285,7 +285,7 @@ impl Keeper<'_> {
     }
 
     /// Orders what is due; how long nothing is.
-    async fn work(&mut self, turn: &Arc<Turn>) -> Duration {
+    async fn work(&mut self, folder: &Arc<OwnedFolder>) -> Duration {
         let mut first = LOOK;
         for certificate in &self.config.certificates {
             let is_due = |due: u64| due <= clock::unix().as_secs();
@@ -294,7 +294,7 @@ impl Keeper<'_> {
                 self.adopt().await;
             }
             if is_due(self.due(certificate)) {
-                self.order(certificate, turn).await;
+                self.order(certificate, folder).await;
             }
             let due = self.due(certificate);
             self.own.change(certificate, |state| state.due = Some(due));
@@ -310,7 +310,7 @@ impl Keeper<'_> {
         next_try(own.map(|it| it.valid()), state.tries)
     }
 
-    async fn order(&mut self, certificate: &Arc<IssuedCertificate>, turn: &Arc<Turn>) {
+    async fn order(&mut self, certificate: &Arc<IssuedCertificate>, folder: &Arc<OwnedFolder>) {
         let (name, failures) = (
             called(certificate),
             self.own.state(certificate).tries.failures,
@@ -319,12 +319,12 @@ impl Keeper<'_> {
             "certificate",
             &format!("{name}: asking {} for a certificate", self.config.directory),
         );
-        let ordered = order::order(self.config, certificate.names(), failures, turn).await;
+        let ordered = order::order(self.config, certificate.names(), failures, folder).await;
         self.config.pending.forget();
         let jitter = self.prng.unit();
         let now = clock::unix().as_secs();
         let kept = match ordered {
-            Ok(pem) => keep(pem, certificate, turn).await,
+            Ok(pem) => keep(pem, certificate, folder).await,
             Err(error) => Err(error),
         };
         match kept {
@@ -380,7 +380,7 @@ impl Keeper<'_> {
 async fn keep(
     pem: order::IssuedPem,
     certificate: &Arc<IssuedCertificate>,
-    turn: &Arc<Turn>,
+    folder: &Arc<OwnedFolder>,
 ) -> Result<(Arc<Certificate>, Option<String>), OrderError> {
     let made = pem.certificate();
     let made =
@@ -389,8 +389,8 @@ async fn keep(
         let why = format!("what was issued is not for {name}");
         return Err(OrderError::Refused(why));
     }
-    let (turn, wanted) = (Arc::clone(turn), Arc::clone(certificate));
-    let written = tokio::task::spawn_blocking(move || turn.keep(&wanted, &pem));
+    let (folder, wanted) = (Arc::clone(folder), Arc::clone(certificate));
+    let written = tokio::task::spawn_blocking(move || folder.keep(&wanted, &pem));
     let unkept = match written.await {
         Ok(written) => written.err(),
         Err(broken) => Some(broken.to_string()),

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tidegate_proxy::{Certificate, CertificateOrKeyError};
 
 use super::client::Client;
-use super::store::Turn;
+use super::store::OwnedFolder;
 use crate::config::AcmeConfig;
 use crate::config::acme::ChallengeName;
 
@@ -104,11 +104,11 @@ pub(super) async fn order(
     config: &AcmeConfig,
     names: &[Box<str>],
     failures: u32,
-    turn: &Arc<Turn>,
+    folder: &Arc<OwnedFolder>,
 ) -> Result<IssuedPem, OrderError> {
-    let ordered = place(config, names, failures, turn).await;
+    let ordered = place(config, names, failures, folder).await;
     if let Err(OrderError::NoAccount(_)) = &ordered {
-        turn.forget_account();
+        folder.forget_account();
     }
     ordered
 }
@@ -117,9 +117,9 @@ async fn place(
     config: &AcmeConfig,
     names: &[Box<str>],
     failures: u32,
-    turn: &Arc<Turn>,
+    folder: &Arc<OwnedFolder>,
 ) -> Result<IssuedPem, OrderError> {
-    let account = account(config, turn).await?;
+    let account = account(config, folder).await?;
     let identifiers: Vec<_> = names
         .iter()
         .map(|it| Identifier::Dns(it.to_string()))
@@ -141,8 +141,8 @@ async fn place(
 }
 
 /// The account that is kept, or a new one.
-async fn account(config: &AcmeConfig, turn: &Arc<Turn>) -> Result<Account, OrderError> {
-    let kept = Arc::clone(turn);
+async fn account(config: &AcmeConfig, folder: &Arc<OwnedFolder>) -> Result<Account, OrderError> {
+    let kept = Arc::clone(folder);
     let kept = on_disk(move || kept.account()).await?;
     let builder = || Account::builder_with_http(Box::new(Client::new(&config.authorities)));
     let wanted: Vec<_> = config.contacts.iter().map(String::as_str).collect();
@@ -186,7 +186,7 @@ async fn account(config: &AcmeConfig, turn: &Arc<Turn>) -> Result<Account, Order
         })
     });
     let bytes = bytes.map_err(|why| OrderError::Silent(why.to_string()))?;
-    let keeper = Arc::clone(turn);
+    let keeper = Arc::clone(folder);
     // Another try makes another account, of which authorities allow a few: that waits as behind a refusal.
     let kept = on_disk(move || keeper.keep_account(&bytes)).await;
     kept.map_err(|why| OrderError::Refused(why.to_string()))?;

@@ -32,7 +32,7 @@ pub(super) struct Store {
 }
 
 /// The folder is this front-end's, until this is dropped.
-pub(super) struct Turn {
+pub(super) struct OwnedFolder {
     store: Store,
     folder: StateFolder,
     account: Mutex<AccountFile>,
@@ -86,7 +86,7 @@ impl Store {
     ///
     /// # Errors
     /// It is of no use, or another front-end has it.
-    pub(super) fn take(self) -> Result<Turn, String> {
+    pub(super) fn take(self) -> Result<OwnedFolder, String> {
         let folder = StateFolder::new(self.folder.clone());
         let name = format!("account-{}.json", self.hash("account"));
         let mut account = StateFile::new(&folder, &name);
@@ -97,7 +97,7 @@ impl Store {
                 self.folder.display()
             ),
         })?;
-        Ok(Turn {
+        Ok(OwnedFolder {
             store: self,
             folder,
             account: Mutex::new(AccountFile {
@@ -108,7 +108,7 @@ impl Store {
     }
 }
 
-impl Turn {
+impl OwnedFolder {
     /// The account that is kept; none if there is none.
     pub(super) fn account(&self) -> Result<Option<Vec<u8>>, String> {
         let account = self.account.lock().unwrap_or_else(PoisonError::into_inner);

@@ -29,7 +29,7 @@ const KNOWN: [(&str, &str); 2] = [
 ];
 
 table! {
-    /// Who issues the certificates of listeners with `tls = { acme = [...] }`, by ACME (RFC 8555); see [acme.md](acme.md). Without this
+    /// The authority that issues certificates of listeners with `tls = { acme = [...] }`, by ACME (RFC 8555); see [acme.md](acme.md). Without this
     /// table no authority is asked for anything.
     pub(crate) struct AcmeFile {
         /// The authority's directory: a URL of `https`, or `letsencrypt`, or `letsencrypt-staging` to try things out.
@@ -58,7 +58,7 @@ names! {
     }
 }
 
-/// Which certificates are to be had, from whom, and how.
+/// Which certificates are to be had, from which authority, and how.
 #[derive(Clone, Debug)]
 pub(crate) struct AcmeConfig {
     /// The URL of the directory.
@@ -67,7 +67,7 @@ pub(crate) struct AcmeConfig {
     pub(crate) contacts: Vec<String>,
     /// Where account and certificates are kept.
     pub(crate) folder: PathBuf,
-    /// Who has signed the certificate of the directory's server.
+    /// The authorities that vouch for the directory's server.
     pub(crate) authorities: Authorities,
     /// What can be answered, the first choice first. At least one.
     pub(crate) challenges: Vec<ChallengeName>,

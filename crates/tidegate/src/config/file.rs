@@ -76,7 +76,7 @@ table! {
         admin: AdminFile = defaults();
         /// Where clients connect. One table each.
         listener: Vec<At<ListenerFile>> = Vec::new();
-        /// Who issues certificates of listeners.
+        /// The authority that issues certificates of listeners.
         acme: Option<AcmeFile> = None;
         /// The hosted web sites. One table each.
         site: Vec<At<SiteFile>> = Vec::new();

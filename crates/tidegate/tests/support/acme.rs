@@ -47,7 +47,7 @@ pub(crate) fn pebble() -> Option<&'static Path> {
 pub(crate) struct Pebble {
     program: &'static Path,
     folder: PathBuf,
-    /// Who has signed the certificate of Pebble's own server.
+    /// The authority of Pebble's own server.
     servers: Authority,
     /// Where it is asked.
     directory: SocketAddr,
@@ -58,6 +58,8 @@ pub(crate) struct Pebble {
     pub(crate) proofs: [SocketAddr; 2],
     /// Seconds for which certificates are valid.
     pub(crate) life: u64,
+    /// Questions of a hundred that it refuses for their nonces.
+    pub(crate) refused_nonces: u8,
     process: Option<Process>,
 }
 
@@ -75,6 +77,7 @@ impl Pebble {
             held: held.into(),
             proofs: [free_address(), free_address()],
             life: 90 * 24 * 3600,
+            refused_nonces: 0,
             process: None,
         })
     }
@@ -97,7 +100,7 @@ impl Pebble {
         self.servers.file()
     }
 
-    /// Starts it. Three of ten questions are refused for their nonces, and names `blocked.test` for themselves.
+    /// Starts it. It refuses `blocked.test`.
     pub(crate) fn revive(&mut self) {
         let own = self.servers.issue("pebble", &["localhost"]);
         let [http, tls] = self.proofs.map(|it| it.port());
@@ -120,7 +123,7 @@ impl Pebble {
             .arg(&file)
             .args(["-dnsserver", &name_server().to_string()])
             .env("PEBBLE_VA_NOSLEEP", "1")
-            .env("PEBBLE_WFE_NONCEREJECT", "30")
+            .env("PEBBLE_WFE_NONCEREJECT", self.refused_nonces.to_string())
             .stdout(log.try_clone().unwrap())
             .stderr(Stdio::from(log));
         self.held.clear();
@@ -144,7 +147,7 @@ impl Pebble {
         self.folder.join("root.pem")
     }
 
-    /// Who believes the certificates that it issues.
+    /// A client that believes the certificates that it issues.
     pub(crate) fn client(&self) -> Client {
         Client::believing(self.root())
     }
