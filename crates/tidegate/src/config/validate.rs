@@ -5,6 +5,7 @@ pub(super) mod listeners;
 mod moves;
 mod node_tls;
 mod read;
+mod without_effect;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -47,6 +48,7 @@ use super::{
 };
 use crate::secret_file;
 use crate::token::Token;
+use without_effect::has_listener;
 
 /// Threads that serve requests.
 const WORKERS_MAX: u32 = 1024;
@@ -68,13 +70,6 @@ pub(super) struct Checker<'p> {
     /// What is sound and perhaps not meant.
     notes: Vec<String>,
     pub(super) problems: &'p mut Problems,
-}
-
-/// Whether a listener passes connections on to the site.
-fn has_listener(file: &ConfigFile, site: &SiteFile) -> bool {
-    let name = Some(&site.name.value);
-    let mut listeners = file.listener.iter();
-    listeners.any(|it| it.tcp_site.value.as_ref() == name)
 }
 
 /// Checks a file; all that is wrong is among the problems.
@@ -280,6 +275,7 @@ impl Checker<'_> {
         let listeners = self.listeners(file);
         let acme = self.acme(file);
         self.tcp_sites(&file.listener, &file.site);
+        self.without_effect(file);
         let sites = self.sites(file);
         // A broken shared key is reported once, not for every node.
         let key_file = &file.load.key_file;
