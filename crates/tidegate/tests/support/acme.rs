@@ -2,14 +2,14 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
-
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::tls::{Authority, Client};
-use super::{Process, eventually, free_address, is_installed};
+use super::{Process, eventually, is_installed};
 
 /// Bytes of the header of a message of DNS (RFC 1035 §4.1.1).
 const HEADER: usize = 12;
@@ -52,8 +52,6 @@ pub(crate) struct Pebble {
     /// Where it is asked.
     directory: SocketAddr,
     management: SocketAddr,
-    /// Sockets at these two, so that nothing else has them until it starts.
-    held: Vec<TcpListener>,
     /// Where it looks for proof by `http-01`, and by `tls-alpn-01`.
     pub(crate) proofs: [SocketAddr; 2],
     /// Seconds for which certificates are valid.
@@ -66,16 +64,13 @@ pub(crate) struct Pebble {
 impl Pebble {
     /// One that is down; none where it cannot be had.
     pub(crate) fn new(folder: &Path) -> Option<Self> {
-        let held = [(); 2].map(|()| held());
-        let [directory, management] = held.each_ref().map(|it| it.local_addr().unwrap());
         Some(Self {
             program: pebble()?,
             folder: folder.to_owned(),
             servers: Authority::named(folder, "acme")?,
-            directory,
-            management,
-            held: held.into(),
-            proofs: [free_address(), free_address()],
+            directory: quiet_address(),
+            management: quiet_address(),
+            proofs: [quiet_address(), quiet_address()],
             life: 90 * 24 * 3600,
             refused_nonces: 0,
             process: None,
@@ -126,7 +121,6 @@ impl Pebble {
             .env("PEBBLE_WFE_NONCEREJECT", self.refused_nonces.to_string())
             .stdout(log.try_clone().unwrap())
             .stderr(Stdio::from(log));
-        self.held.clear();
         self.process = Some(Process::start(&mut command));
         let client = self.servers.client();
         eventually("Pebble answers", || {
@@ -158,13 +152,18 @@ impl Pebble {
     }
 }
 
-/// Has a port, at which connections are refused.
-fn held() -> TcpListener {
-    // No process that is started meanwhile has it as well.
-    let (family, flags) = (AddressFamily::INET, SocketFlags::CLOEXEC);
-    let socket = socket_with(family, SocketType::STREAM, flags, None).unwrap();
-    bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
-    TcpListener::from(socket)
+/// An address that nothing has, at a port that the system gives to no connection of its own accord: it is still free when what
+/// listens there has started.
+pub(crate) fn quiet_address() -> SocketAddr {
+    /// Below `net.ipv4.ip_local_port_range`.
+    const PORTS: Range<u32> = 20_000..32_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let mut wanted = PORTS.map(|_| {
+        let number = (31 * std::process::id()).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        PORTS.start + number % (PORTS.end - PORTS.start)
+    });
+    let free = wanted.find_map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port as u16)).ok());
+    free.unwrap().local_addr().unwrap()
 }
 
 /// One by which every name is this host.
