@@ -62,18 +62,21 @@ impl Client {
     }
 
     /// Interim responses of the node go to a client that reads them.
+    #[inline]
     pub(crate) fn take_interims(&self) {
-        let upstream = self.upstream.borrow();
-        let heads = upstream
-            .as_ref()
-            .map(|upstream| upstream.take_interims())
-            .filter(|heads| !heads.is_empty());
-        if let Some(heads) = heads
-            && self.connection.reads_interim()
+        if let Some(upstream) = &*self.upstream.borrow()
+            && upstream.has_interims()
         {
+            self.pass_on(&upstream.take_interims());
+        }
+    }
+
+    #[cold]
+    fn pass_on(&self, heads: &[u8]) {
+        if self.connection.reads_interim() {
             let forwarded = self.connection.settings.forwarded();
             let mut interims = self.connection.interims.borrow_mut();
-            interim::forward(&heads, forwarded.via.as_deref(), &mut interims);
+            interim::forward(heads, forwarded.via.as_deref(), &mut interims);
         }
     }
 

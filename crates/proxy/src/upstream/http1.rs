@@ -165,6 +165,12 @@ impl Http1 {
         inflow.check_kept(&self.watch.scratch).is_ok()
     }
 
+    /// Whether interim responses have come since they were taken last.
+    #[inline]
+    pub(crate) fn has_interims(&self) -> bool {
+        !self.watch.inflow.borrow().interims.is_empty()
+    }
+
     /// Interim responses that have come since this was asked last.
     pub(crate) fn take_interims(&self) -> Vec<u8> {
         self.watch.inflow.borrow_mut().interims.take()

@@ -168,6 +168,7 @@ impl Upstream {
 
     /// What its bytes are behind the head that has come: the body that hyper has read from it. False
     /// if what is here of that is malformed.
+    #[inline]
     pub(crate) fn expect(&mut self, body: &Incoming, until_end: bool) -> bool {
         match self {
             Self::Http1(connection) => connection.expect(body, until_end),
@@ -178,11 +179,20 @@ impl Upstream {
         }
     }
 
+    /// Whether interim responses have come since they were taken last.
+    #[inline]
+    pub(crate) fn has_interims(&self) -> bool {
+        match self {
+            Self::Http1(connection) => connection.has_interims(),
+            // hyper does not hand them on.
+            Self::Http2(_) => false,
+        }
+    }
+
     /// Interim responses that have come since this was asked last.
     pub(crate) fn take_interims(&self) -> Vec<u8> {
         match self {
             Self::Http1(connection) => connection.take_interims(),
-            // hyper does not hand them on.
             Self::Http2(_) => Vec::new(),
         }
     }

@@ -77,6 +77,11 @@ impl Interims {
         std::mem::take(&mut self.yields)
     }
 
+    /// Whether nothing has.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.whole.is_empty()
+    }
+
     /// What has come since this was asked last.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.whole)

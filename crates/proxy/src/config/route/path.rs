@@ -146,17 +146,19 @@ pub(crate) fn normal(path: &str) -> Cow<'_, [u8]> {
 /// Whether nothing needs to be done, which is mostly so; each request pays for this look.
 #[inline]
 fn is_normal(path: &[u8]) -> bool {
-    // The bytes that begin what is to be done; a dot and a slash do so behind a slash alone.
-    let mut before = 0;
-    !path.iter().any(|byte| {
-        let is_behind_slash = before == b'/';
-        before = *byte;
-        match byte {
+    let mut rest = path;
+    while let [byte, behind @ ..] = rest {
+        let is_begun = match byte {
             b'%' => true,
-            b'.' | b'/' => is_behind_slash,
+            b'/' => matches!(behind, [b'/' | b'.', ..]),
             _ => false,
+        };
+        if is_begun {
+            return false;
         }
-    })
+        rest = behind;
+    }
+    true
 }
 
 #[cold]
