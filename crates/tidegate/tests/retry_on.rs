@@ -4,22 +4,16 @@
 mod support;
 
 use std::io::{BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
-use support::server::head;
+use support::server::{head, server_that};
 use support::{FrontEnd, Response, folder, request};
 
 /// A server that answers `/busy-NAME` with 503, `/status-N` with that, and all others with 200; its name is the body.
 fn server(name: &'static str) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let stream = stream.unwrap();
-            std::thread::spawn(move || serve(stream, name));
-        }
-    });
-    address
+    server_that(Ipv4Addr::LOCALHOST.into(), move |stream| {
+        serve(stream, name)
+    })
 }
 
 fn serve(mut stream: TcpStream, name: &str) -> Option<()> {

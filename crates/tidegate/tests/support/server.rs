@@ -10,12 +10,20 @@ pub(crate) fn server(name: &'static str) -> SocketAddr {
 
 /// The same at an address of this host.
 pub(crate) fn server_at(ip: IpAddr, name: &'static str) -> SocketAddr {
+    server_that(ip, move |stream| serve(stream, name))
+}
+
+/// One that serves each connection so, on a thread of its own: until the client has left.
+pub(crate) fn server_that(
+    ip: IpAddr,
+    serve: impl Fn(TcpStream) -> Option<()> + Copy + Send + 'static,
+) -> SocketAddr {
     let listener = TcpListener::bind((ip, 0)).unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let stream = stream.unwrap();
-            std::thread::spawn(move || serve(stream, name));
+            std::thread::spawn(move || serve(stream));
         }
     });
     address
