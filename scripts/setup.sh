@@ -16,7 +16,7 @@ should=()
 if [ "${1:-build}" = test ]; then
   should=(git:git curl:curl nginx:nginx-light haproxy:haproxy apache2:apache2-bin chromium:chromium node:nodejs npm:npm valgrind:valgrind ip:iproute2 clang:clang man:man-db mandoc:mandoc lintian:lintian dpkg-shlibdeps:dpkg-dev logrotate:logrotate /usr/include/bpf/bpf_helpers.h:libbpf-dev qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio dnsmasq:dnsmasq-base etcd:etcd-server openssl:openssl snmpd:snmpd snmptrapd:snmptrapd snmpwalk:snmp smilint:smitools vsftpd:vsftpd /usr/lib/python3/dist-packages/grpc:python3-grpcio)
 elif [ "${1:-build}" = lab ]; then
-  should=(haproxy:haproxy nginx:nginx-light apache2:apache2-bin /usr/lib/postgresql:postgresql /usr/share/doc/php-fpm:php-fpm /usr/share/doc/php-pgsql:php-pgsql ip:iproute2 prometheus:prometheus nsenter:util-linux setpriv:util-linux taskset:util-linux valgrind:valgrind pip:python3-pip)
+  should=(haproxy:haproxy nginx:nginx-light apache2:apache2-bin /usr/lib/postgresql:postgresql /usr/share/doc/php-fpm:php-fpm /usr/share/doc/php-pgsql:php-pgsql ip:iproute2 prometheus:prometheus nsenter:util-linux setpriv:util-linux taskset:util-linux valgrind:valgrind pip:python3-pip h2load:nghttp2-client openssl:openssl)
 fi
 
 missing() {

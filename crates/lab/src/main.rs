@@ -63,12 +63,18 @@ enum Command {
     /// The test server of a node.
     #[command(hide = true)]
     Serve(server::ServeArgs),
+    /// A server of gRPC calls.
+    #[command(hide = true)]
+    ServeCalls(server::CallsArgs),
     /// A neighbour on a node.
     #[command(hide = true)]
     Antagonist(antagonist::AntagonistArgs),
     /// A load generator: plan on standard input, result on standard output.
     #[command(hide = true)]
     Load,
+    /// Clients that mean harm.
+    #[command(hide = true)]
+    Attack(load::attack::AttackArgs),
     /// An agent for HAProxy's agent check, in a node's control group.
     #[command(hide = true)]
     AgentCheck(front::AgentCheckArgs),
@@ -155,8 +161,10 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Clean { all } => clean(all),
         Command::Compare { one, other, band } => compare(&one, &other, band),
         Command::Serve(args) => Ok(server::run(&args)?),
+        Command::ServeCalls(args) => Ok(server::run_calls(&args)?),
         Command::Antagonist(args) => Ok(antagonist::run(&args)?),
         Command::Load => Ok(load::answer(io::stdin().lock(), io::stdout().lock())?),
+        Command::Attack(args) => Ok(load::attack::attack(&args, io::stdout().lock())?),
         Command::AgentCheck(args) => Ok(front::agent_check(&args)?),
         Command::Gather(args) => Ok(gather::run(&args)?),
         Command::Monitor(args) => Ok(monitor::run(&args)?),

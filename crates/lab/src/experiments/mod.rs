@@ -15,6 +15,7 @@ mod culprits_suite;
 mod drive;
 mod elephants;
 mod fitness;
+mod hostile;
 mod instructions;
 pub mod judge;
 mod load_variance;
@@ -24,6 +25,7 @@ mod one_vs_two_sided;
 mod paper;
 mod plan;
 mod poll_interval;
+mod protocol_cost;
 mod proxy_cost;
 mod quiet;
 mod report;
@@ -61,8 +63,10 @@ pub const ALL: &[&Experiment] = &[
     &load_variance::EXPERIMENT,
     &poll_interval::EXPERIMENT,
     &proxy_cost::EXPERIMENT,
+    &protocol_cost::EXPERIMENT,
     &tail::EXPERIMENT,
     &crash::EXPERIMENT,
+    &hostile::EXPERIMENT,
     &changes::reload::EXPERIMENT,
     &changes::upgrade::EXPERIMENT,
     &changes::discovery::EXPERIMENT,

@@ -51,7 +51,8 @@ const QUOTA: f64 = 0.4;
 const NODES: usize = 4;
 const CLIENTS: u32 = 64;
 const WARM_UP: Duration = Duration::from_millis(300);
-const BASE: &str = "haproxy roundrobin";
+/// What others are compared with.
+pub(super) const BASE: &str = "haproxy roundrobin";
 
 /// A kind of request.
 #[derive(Clone, Copy, Debug)]
@@ -145,7 +146,7 @@ fn run(lab: &Lab) -> Result<Report, ExperimentError> {
 }
 
 /// The arm if its program is there, and its version or why it is not.
-fn present(arm: Arm) -> (Option<Arm>, String) {
+pub(super) fn present(arm: Arm) -> (Option<Arm>, String) {
     match front::available(&arm.kind) {
         Ok(version) => (Some(arm), format!("Version: {version}.")),
         Err(why) => {
@@ -300,7 +301,7 @@ impl Bench<'_> {
 }
 
 /// Adds each other arm's cost over HAProxy's of the same round.
-fn compare(table: &mut Table) {
+pub(super) fn compare(table: &mut Table) {
     let costs = ["cpu_us", "user_instructions", "kernel_instructions"];
     let base = table.get(BASE).cloned().unwrap_or_default();
     let others = table.iter_mut().filter(|(arm, _)| *arm != BASE);

@@ -61,6 +61,13 @@ const ADMISSION_CONTROL: &str = "          - name: envoy.filters.http.admission_
               success_criteria: {}
 ";
 
+/// HTTP/2 towards hosts.
+const HTTP2: &str = "    typed_extension_protocol_options:
+      envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
+        \"@type\": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
+        explicit_http_config: { http2_protocol_options: {} }
+";
+
 /// The file.
 pub(super) fn config(layout: &Layout, filter: EnvoyFilter) -> String {
     let idle = IDLE.as_secs();
@@ -117,12 +124,16 @@ pub(super) fn config(layout: &Layout, filter: EnvoyFilter) -> String {
     }
     text.push_str("  clusters:\n");
     for site in &layout.sites {
-        cluster(&mut text, site);
+        cluster(&mut text, site, layout.servers_http2);
     }
     text
 }
 
-fn cluster(text: &mut String, site: &Site) {
+fn cluster(text: &mut String, site: &Site, http2: bool) {
+    let (protocol, codec) = match http2 {
+        true => (HTTP2, ", codec_client_type: HTTP2"),
+        false => ("", ""),
+    };
     push(
         text,
         format_args!(
@@ -135,8 +146,8 @@ fn cluster(text: &mut String, site: &Site) {
       interval: 2s
       unhealthy_threshold: 3
       healthy_threshold: 2
-      http_health_check: {{ path: /health }}
-    load_assignment:
+      http_health_check: {{ path: /health{codec} }}
+{protocol}    load_assignment:
       cluster_name: {name}
       endpoints:
       - lb_endpoints:",
@@ -205,6 +216,12 @@ mod tests {
         assert!(text.contains("                  timeout: 60s\n") && text.contains(ONLY_ROUTER));
         let single = config(&sample::single(), EnvoyFilter::None);
         assert!(single.contains("domains: [\"*\"]"));
+    }
+
+    #[test]
+    fn hosts_may_speak_http2() {
+        let text = config(&sample::secure(), EnvoyFilter::None);
+        assert!(text.contains("http2_protocol_options: {} }\n    load_assignment:\n"));
     }
 
     const ONLY_ROUTER: &str =

@@ -88,6 +88,26 @@ frontend in
 ",
         layout.listen
     );
+    if let Some(secure) = &layout.secure {
+        let both = secure.certificate.both.display();
+        let listen = secure.listen;
+        push(
+            &mut text,
+            format_args!(
+                "    bind {listen} ssl crt {both} alpn h2,http/1.1\n    http-request set-header X-Forwarded-Proto https if {{ ssl_fc }}"
+            ),
+        );
+    }
+    if let Some(rate) = layout.per_source {
+        push(
+            &mut text,
+            format_args!(
+                "    stick-table type ipv6 size 100k expire 30s store http_req_rate(1s)
+    http-request track-sc0 src
+    http-request deny deny_status 429 if {{ sc_http_req_rate(0) gt {rate} }}"
+            ),
+        );
+    }
     if let HaproxyBalance::Limited { .. } = balance {
         push(
             &mut text,
@@ -105,7 +125,7 @@ frontend in
         push(&mut text, format_args!("    default_backend {}", site.name));
     }
     for site in &layout.sites {
-        backend(&mut text, site, balance, layout.front_ends);
+        backend(&mut text, site, balance, layout);
         if let Some(Discovered::Dns { server, .. }) = &site.discovered {
             resolvers(&mut text, *server);
         }
@@ -121,7 +141,12 @@ fn resolvers(text: &mut String, server: SocketAddr) {
     );
 }
 
-fn backend(text: &mut String, site: &Site, balance: HaproxyBalance, front_ends: u32) {
+fn backend(text: &mut String, site: &Site, balance: HaproxyBalance, layout: &Layout) {
+    let http2 = if layout.servers_http2 {
+        " proto h2"
+    } else {
+        ""
+    };
     push(text, format_args!("backend {}", site.name));
     push(text, format_args!("    balance {}", balance.keyword()));
     push(text, format_args!("    option httpchk GET /health"));
@@ -130,11 +155,11 @@ fn backend(text: &mut String, site: &Site, balance: HaproxyBalance, front_ends: 
         push(text, format_args!("    timeout queue {millis}ms"));
     }
     for server in &site.servers {
-        let more = more(server, balance, front_ends);
+        let more = more(server, balance, layout.front_ends);
         let (name, address) = (&server.name, server.address);
         push(
             text,
-            format_args!("    server {name} {address} check{more}"),
+            format_args!("    server {name} {address} check{http2}{more}"),
         );
     }
     if let Some(Discovered::Dns { port, .. }) = site.discovered {
@@ -206,6 +231,19 @@ backend blog
     server blog-n1 10.77.0.11:8000 check
 "
         );
+    }
+
+    #[test]
+    fn a_listener_with_tls_and_servers_that_speak_http2() {
+        let text = config(&sample::secure(), HaproxyBalance::RoundRobin);
+        for line in [
+            "    bind 10.77.0.1:8443 ssl crt /run/lab/site.both.pem alpn h2,http/1.1\n",
+            "    http-request set-header X-Forwarded-Proto https if { ssl_fc }\n    stick-table ",
+            "deny_status 429 if { sc_http_req_rate(0) gt 200 }\n    default_backend shop\n",
+            "    server shop-n1 10.77.0.11:8000 check proto h2\n",
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
     }
 
     #[test]

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use crate::cluster::KeyAt;
 
+use super::certificate::Certificate;
+
 /// Everything that a configuration file is made of.
 #[derive(Clone, Debug)]
 pub struct Layout {
@@ -25,6 +27,21 @@ pub struct Layout {
     pub resources: Vec<Server>,
     /// Front-ends that stand before the same servers, this one included.
     pub front_ends: u32,
+    /// Where clients connect by TLS, if they may.
+    pub secure: Option<Secure>,
+    /// Whether servers are spoken to by HTTP/2, from the first byte.
+    pub servers_http2: bool,
+    /// Most requests a second of one source.
+    pub per_source: Option<u32>,
+}
+
+/// A listener with TLS, beside the one without.
+#[derive(Clone, Debug)]
+pub struct Secure {
+    /// Where.
+    pub listen: SocketAddr,
+    /// What clients are shown.
+    pub certificate: Certificate,
 }
 
 /// A hosted web site.
@@ -146,6 +163,8 @@ pub(super) fn push(text: &mut String, line: Arguments<'_>) {
 pub(super) mod sample {
     //! The layout that the golden configurations are made of.
 
+    use std::path::Path;
+
     use super::*;
 
     pub(in crate::front) fn layout() -> Layout {
@@ -178,6 +197,22 @@ pub(super) mod sample {
             ],
             resources: Vec::new(),
             front_ends: 2,
+            secure: None,
+            servers_http2: false,
+            per_source: None,
+        }
+    }
+
+    /// The single one with a listener with TLS, and servers that speak HTTP/2.
+    pub(in crate::front) fn secure() -> Layout {
+        Layout {
+            secure: Some(Secure {
+                listen: SocketAddr::from(([10, 77, 0, 1], 8443)),
+                certificate: Certificate::in_folder(Path::new("/run/lab")),
+            }),
+            servers_http2: true,
+            per_source: Some(200),
+            ..single()
         }
     }
 

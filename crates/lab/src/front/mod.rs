@@ -9,6 +9,7 @@
 
 mod agent_check;
 mod apache;
+mod certificate;
 mod change;
 mod envoy;
 mod haproxy;
@@ -33,13 +34,17 @@ use serde_json::Value;
 use crate::cluster::{Cluster, ClusterError, Mode, Place, Process};
 
 pub use agent_check::{AgentCheckArgs, run as agent_check};
+pub use certificate::Certificate;
 pub use change::move_node;
 pub use envoy::EnvoyFilter;
 pub use haproxy::HaproxyBalance;
-pub use layout::{Discovered, Layout, Load, Server, Site};
+pub use layout::{Discovered, Layout, Load, Secure, Server, Site};
 pub use nginx::NginxBalance;
 pub use ready::answers;
-pub use start::{helpers, server, start, start_many, start_one_of, start_to_change, start_under};
+pub use start::{
+    Features, helpers, server, start, start_many, start_one_of, start_to_change, start_under,
+    start_with,
+};
 pub use throttle::report;
 pub use tidegate::{ACCESS_LOG, Moving, Throttled, TidegateArm};
 
@@ -235,6 +240,18 @@ impl FrontEnd {
     #[must_use]
     pub fn id(&self) -> u32 {
         self.process.id()
+    }
+
+    /// Where clients connect by TLS, if it was started so.
+    #[must_use]
+    pub fn secure(&self) -> Option<SocketAddr> {
+        self.layout.secure.as_ref().map(|secure| secure.listen)
+    }
+
+    /// Memory that all its processes have resident, added up, in bytes.
+    #[must_use]
+    pub fn resident(&self) -> u64 {
+        usage::group_resident(self.process.id())
     }
 
     /// The numbers of all its processes.

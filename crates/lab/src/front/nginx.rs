@@ -4,7 +4,7 @@
 //! passing and tried elsewhere (`max_fails` 1, `fail_timeout` 10 s and `proxy_next_upstream
 //! error timeout`, all defaults). There is no active check without the commercial edition.
 
-use super::layout::{IDLE, Layout, Site, push};
+use super::layout::{IDLE, Layout, Secure, Site, push};
 
 /// How nginx balances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,15 +62,7 @@ http {{
     scgi_temp_path {folder}/scgi;"
         ),
     );
-    if balance == NginxBalance::LimitConn {
-        // Refusals by the thousand are no errors.
-        push(
-            &mut text,
-            format_args!(
-                "    limit_conn_zone $server_name zone=sites:1m;\n    limit_conn_log_level info;"
-            ),
-        );
-    }
+    limits(&mut text, layout, balance);
     for site in &layout.sites {
         upstream(&mut text, site, balance);
     }
@@ -79,11 +71,13 @@ http {{
         // Only the first server of an address may set it.
         let backlog = if index == 0 { " backlog=4096" } else { "" };
         let limit = limit(site, balance, layout.front_ends);
+        let secure = layout.secure.as_ref().map(|it| secure(it, backlog));
+        let secure = secure.unwrap_or_default();
         push(
             &mut text,
             format_args!(
                 "    server {{
-        listen {}{backlog};
+        listen {}{backlog};{secure}
         server_name {name};{limit}
         location / {{
             proxy_pass http://{name};
@@ -101,6 +95,41 @@ http {{
     }
     text.push_str("}\n");
     text
+}
+
+/// Limits of all sites together.
+fn limits(text: &mut String, layout: &Layout, balance: NginxBalance) {
+    if balance == NginxBalance::LimitConn {
+        // Refusals by the thousand are no errors.
+        push(
+            text,
+            format_args!(
+                "    limit_conn_zone $server_name zone=sites:1m;\n    limit_conn_log_level info;"
+            ),
+        );
+    }
+    if let Some(rate) = layout.per_source {
+        push(
+            text,
+            format_args!(
+                "    limit_req_zone $binary_remote_addr zone=sources:10m rate={rate}r/s;\n    limit_req zone=sources burst={rate} nodelay;\n    \
+                 limit_req_status 429;\n    limit_req_log_level info;"
+            ),
+        );
+    }
+}
+
+/// A listener with TLS and HTTP/2.
+fn secure(secure: &Secure, backlog: &str) -> String {
+    format!(
+        "
+        listen {} ssl http2{backlog};
+        ssl_certificate {};
+        ssl_certificate_key {};",
+        secure.listen,
+        secure.certificate.chain.display(),
+        secure.certificate.key.display()
+    )
 }
 
 fn upstream(text: &mut String, site: &Site, balance: NginxBalance) {
@@ -178,6 +207,17 @@ http {
 }
 "
         );
+    }
+
+    #[test]
+    fn a_listener_with_tls_and_a_limit_of_each_source() {
+        let text = config(&sample::secure(), NginxBalance::RoundRobin, None);
+        for lines in [
+            "    limit_req_zone $binary_remote_addr zone=sources:10m rate=200r/s;\n    limit_req zone=sources burst=200 nodelay;\n",
+            "        listen 10.77.0.1:8443 ssl http2 backlog=4096;\n        ssl_certificate /run/lab/site.pem;\n",
+        ] {
+            assert!(text.contains(lines), "{text}");
+        }
     }
 
     #[test]

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::cluster::{AgentAt, Cluster, LoadAt, Node, Place, Process, lab};
 
-use super::layout::{Layout, Load, Server, Site};
+use super::certificate::Certificate;
+use super::layout::{Layout, Load, Secure, Server, Site};
 use super::{
     FrontEnd, FrontError, FrontKind, HaproxyBalance, SiteTargets, TidegateArm, apache, change,
     envoy, haproxy, nginx, ports, programs, ready, snmp, throttle, tidegate, two_sided,
@@ -74,6 +75,35 @@ pub fn start_to_change(
     starter.spawn(starter.ports(1)?[0])?.ready(&starter)
 }
 
+/// What a front-end does beside HTTP/1 in the clear for all.
+#[derive(Clone, Debug, Default)]
+pub struct Features {
+    /// TLS towards clients, with this certificate, on a listener of its own.
+    pub certificate: Option<Certificate>,
+    /// HTTP/2 towards servers.
+    pub servers_http2: bool,
+    /// Most requests a second of one source.
+    pub per_source: Option<u32>,
+}
+
+/// One that does more than HTTP/1 in the clear.
+///
+/// # Errors
+/// As [`start`].
+pub fn start_with(
+    place: &Place,
+    kind: &FrontKind,
+    sites: Vec<Site>,
+    cluster: &Cluster,
+    features: Features,
+) -> Result<FrontEnd, FrontError> {
+    let starter = Starter {
+        features,
+        ..Starter::new(place, kind, sites, cluster)
+    };
+    starter.spawn(starter.ports(1)?[0])?.ready(&starter)
+}
+
 /// Several processes of a front-end that do not know of each other, before the same nodes.
 ///
 /// # Errors
@@ -118,8 +148,8 @@ pub fn start_one_of(
     starter.spawn(starter.ports(1)?[0])?.ready(&starter)
 }
 
-/// Where a front-end and its own interface listen.
-type Ports = [SocketAddr; 2];
+/// Where a front-end, its own interface and its listener with TLS listen.
+type Ports = [SocketAddr; 3];
 
 /// What the processes of an arm have in common.
 struct Starter<'a> {
@@ -131,6 +161,7 @@ struct Starter<'a> {
     front_ends: u32,
     /// Whether it is changed while it runs.
     changes: bool,
+    features: Features,
 }
 
 /// A process that was started and may not proxy yet.
@@ -151,23 +182,30 @@ impl<'a> Starter<'a> {
             under: &[],
             front_ends: 1,
             changes: false,
+            features: Features::default(),
         }
     }
 
     /// Ports without a listener, each once.
     fn ports(&self, front_ends: usize) -> Result<Vec<Ports>, FrontError> {
-        let pair = |_| {
+        let three = |_| {
             Ok([
                 ports::free(self.place.address())?,
                 ports::free(Ipv4Addr::LOCALHOST)?,
+                ports::free(self.place.address())?,
             ])
         };
-        let all = || (0..front_ends).map(pair).collect::<io::Result<Vec<_>>>();
+        let all = || (0..front_ends).map(three).collect::<io::Result<Vec<_>>>();
         let failed = FrontError::file(Path::new("a port of the front"));
         // All are held until all are known.
         let held = self.place.inside(all)?.map_err(failed)?;
-        let addresses =
-            |[listen, admin]: &[TcpListener; 2]| Ok([listen.local_addr()?, admin.local_addr()?]);
+        let addresses = |[listen, admin, secure]: &[TcpListener; 3]| {
+            Ok([
+                listen.local_addr()?,
+                admin.local_addr()?,
+                secure.local_addr()?,
+            ])
+        };
         let failed = FrontError::file(Path::new("a port of the front"));
         held.iter()
             .map(addresses)
@@ -200,8 +238,19 @@ impl<'a> Starter<'a> {
         })
     }
 
-    fn layout(&self, [listen, admin]: Ports, folder: PathBuf) -> Result<Layout, FrontError> {
+    fn layout(
+        &self,
+        [listen, admin, secure]: Ports,
+        folder: PathBuf,
+    ) -> Result<Layout, FrontError> {
+        let certificate = self.features.certificate.clone();
         Ok(Layout {
+            secure: certificate.map(|certificate| Secure {
+                listen: secure,
+                certificate,
+            }),
+            servers_http2: self.features.servers_http2,
+            per_source: self.features.per_source,
             listen,
             admin,
             sites: self.sites.clone(),

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::layout::{Discovered, Layout, Load, Server, push};
+use super::layout::{Discovered, Layout, Load, Server, Site, push};
 
 /// One way to run Tidegate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,6 +159,9 @@ const READ_TIMEOUT_MIN: Duration = Duration::from_millis(5);
 
 /// The file.
 pub(super) fn config(layout: &Layout, arm: &TidegateArm) -> String {
+    let per_source = layout
+        .per_source
+        .map(|rate| format!("per_source = {{ requests_per_second = {rate} }}\n"));
     let mut text = format!(
         "[admin]
 address = \"{}\"
@@ -168,7 +171,7 @@ address = \"{}\"
 
 [limits]
 workers = 1
-
+{}
 [cluster]
 front_ends = {}
 
@@ -178,10 +181,23 @@ timeout = \"{}\"
 ",
         layout.admin,
         layout.listen,
+        per_source.unwrap_or_default(),
         layout.front_ends,
         micros(arm.poll),
         micros(READ_TIMEOUT_MIN),
     );
+    if let Some(secure) = &layout.secure {
+        let (chain, key) = (&secure.certificate.chain, &secure.certificate.key);
+        push(
+            &mut text,
+            format_args!(
+                "\n[[listener]]\naddress = \"{}\"\ntls = {{ certificate = \"{}\", key = \"{}\" }}",
+                secure.listen,
+                chain.display(),
+                key.display()
+            ),
+        );
+    }
     if arm.automatic {
         push(&mut text, format_args!("\n[culprits]\nautomatic = true"));
     }
@@ -201,34 +217,42 @@ timeout = \"{}\"
             ),
         );
     }
-    for site in &layout.sites {
-        let host = if layout.single() { "*" } else { &site.name };
-        let (name, policy) = (&site.name, policy(arm));
-        push(
-            &mut text,
-            format_args!("\n[[site]]\nname = \"{name}\"\nhosts = [\"{host}\"]\npolicy = {policy}"),
-        );
-        let admission = arm.admission.as_deref();
-        let admission = admission.unwrap_or("{ mode = \"off\" }");
-        push(&mut text, format_args!("admission = {admission}"));
-        if let Some(moving) = &arm.moving {
-            let (least, most) = moving.bounds;
-            push(
-                &mut text,
-                format_args!("nodes = {{ min = {least}, max = {most} }}"),
-            );
-        }
-        for server in &site.servers {
-            node(&mut text, server, &format!("site = \"{name}\""));
-        }
-        if let Some(discovered) = &site.discovered {
-            discover(&mut text, name, discovered);
-        }
+    for it in &layout.sites {
+        site(&mut text, layout, arm, it);
     }
     for resource in &layout.resources {
         node(&mut text, resource, "role = \"resource\"");
     }
     text
+}
+
+/// A site with its nodes.
+fn site(text: &mut String, layout: &Layout, arm: &TidegateArm, site: &Site) {
+    let host = if layout.single() { "*" } else { &site.name };
+    let (name, policy) = (&site.name, policy(arm));
+    push(
+        text,
+        format_args!("\n[[site]]\nname = \"{name}\"\nhosts = [\"{host}\"]\npolicy = {policy}"),
+    );
+    let admission = arm.admission.as_deref();
+    let admission = admission.unwrap_or("{ mode = \"off\" }");
+    push(text, format_args!("admission = {admission}"));
+    if layout.servers_http2 {
+        push(text, format_args!("node_protocol = \"h2\""));
+    }
+    if let Some(moving) = &arm.moving {
+        let (least, most) = moving.bounds;
+        push(
+            text,
+            format_args!("nodes = {{ min = {least}, max = {most} }}"),
+        );
+    }
+    for server in &site.servers {
+        node(text, server, &format!("site = \"{name}\""));
+    }
+    if let Some(discovered) = &site.discovered {
+        discover(text, name, discovered);
+    }
 }
 
 /// A node that is there for something.
@@ -333,6 +357,18 @@ mod tests {
             text.contains("\n[culprits]\nautomatic = true\n\n[[site]]\n"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_listener_with_tls_and_nodes_that_speak_http2() {
+        let text = config(&sample::secure(), &TidegateArm::blind("round_robin"));
+        let listener = "\n[[listener]]\naddress = \"10.77.0.1:8443\"\n\
+            tls = { certificate = \"/run/lab/site.pem\", key = \"/run/lab/site.key\" }\n\n[[site]]\n";
+        assert!(text.contains(listener), "{text}");
+        let limits = "workers = 1\nper_source = { requests_per_second = 200 }\n";
+        assert!(text.contains(limits), "{text}");
+        let site = "admission = { mode = \"off\" }\nnode_protocol = \"h2\"\n";
+        assert!(text.contains(site), "{text}");
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! CPU time of a process group, and the time that it waited for a CPU, from the scheduler's own account
-//! (`/proc/PID/task/TID/schedstat`, nanoseconds). Threads that have ended are not in it: front-ends
+//! (`/proc/PID/task/TID/schedstat`, nanoseconds); its memory. Threads that have ended are not in it: front-ends
 //! keep theirs.
 
 use std::fs;
@@ -27,6 +27,18 @@ fn time(group: u32, which: usize) -> Duration {
     let ids = self::group(group).into_iter();
     ids.map(|id| of_process(Path::new(&format!("/proc/{id}")), which))
         .sum()
+}
+
+/// Memory that all processes of this group have resident, added up, in bytes (`VmRSS` of `/proc/PID/status`).
+pub(super) fn group_resident(group: u32) -> u64 {
+    self::group(group).into_iter().filter_map(resident).sum()
+}
+
+fn resident(id: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+    let line = status.lines().find_map(|it| it.strip_prefix("VmRSS:"))?;
+    let kib: u64 = line.split_ascii_whitespace().next()?.parse().ok()?;
+    Some(kib << 10)
 }
 
 /// The processes of this group.
@@ -70,5 +82,7 @@ mod tests {
         assert!(group_cpu_time(own) > Duration::ZERO);
         assert_eq!(group_cpu_time(u32::MAX), Duration::ZERO);
         assert_eq!(group_waited(u32::MAX), Duration::ZERO);
+        assert!(group_resident(own) > 1 << 16);
+        assert_eq!(group_resident(u32::MAX), 0);
     }
 }

@@ -160,7 +160,7 @@ impl Drop for Counted<'_> {
 }
 
 /// Raises the limit of file descriptors as far as allowed, and gives it.
-fn raise_files() -> u64 {
+pub(super) fn raise_files() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let wanted = Rlimit {
         current: limit.maximum,

@@ -15,10 +15,12 @@
 //! What it does not know: what answers. It is pointed at addresses.
 
 mod arrivals;
+pub mod attack;
 mod client;
 mod files;
 mod generator;
 pub mod knee;
+pub mod others;
 mod plan;
 mod process;
 mod requests;

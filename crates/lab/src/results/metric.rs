@@ -32,6 +32,7 @@ const MORE: &[&str] = &[
     "success_pct",
     "precision_pct",
     "recall_pct",
+    "good_pct",
 ];
 /// Of those that are better when there is less. An ending of time or cost counts for all.
 const LESS: &[&str] = &[
@@ -49,6 +50,7 @@ const LESS: &[&str] = &[
     "instructions",
     "cpu_per_request",
     "_over_haproxy",
+    "idle_kib",
 ];
 
 impl<'a> Metric<'a> {

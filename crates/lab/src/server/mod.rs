@@ -16,6 +16,7 @@
 //! until the worker's own CPU clock has advanced by it, so a request costs the same however
 //! many others compete. [`tidegate_emulator`] has the same server with CPUs that are computed. What the IO thread costs comes on top, in the same control group.
 
+mod calls;
 mod real;
 mod workers;
 
@@ -25,6 +26,7 @@ use std::time::Duration;
 use clap::Args;
 use tidegate_core::units::parse_duration;
 
+pub use calls::{CALL, CallsArgs, run_calls};
 use tidegate_emulator::CachePlan;
 pub use tidegate_emulator::{CACHE_HEADER, TOOK_HEADER, WORK_HEADER, Work, WorkError};
 
