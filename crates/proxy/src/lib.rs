@@ -86,4 +86,5 @@ pub use tls::{
     NodeTlsConfig, NodeTlsFailure, ServerTls, TlsConfig, TlsError, TlsVersion, is_ocsp_response,
     is_server_name,
 };
+pub use wire::proxy_header::ProxyVersion;
 pub use worker::{LoadReports, ReportCounts, ReportingNode, RequestSetter, Shared, SiteSetter};

@@ -78,7 +78,7 @@ pub(crate) fn respond(service: &Rc<Service>, mut request: Request<ClientBody>) -
     if let Some(wait) = wait {
         return Responder::Slow(queued(Rc::clone(service), guard, request, traits, wait));
     }
-    match forward::pooled(&client.worker, &mut guard, &mut traits) {
+    match forward::pooled(client, &mut guard, &mut traits) {
         Ok(Some(upstream)) => Responder::Waiting {
             sending: forward::send(client, upstream, request, &traits),
             service: Rc::clone(service),

@@ -20,6 +20,7 @@ use tidegate_core::picker::Picker;
 use crate::base::{Cluster, WorkerBase};
 use crate::config::requests::RequestConfig;
 use crate::config::{FIELDS, Limits, ProxyConfig};
+use crate::connection::ClientConnection;
 use crate::gate::delay::Delays;
 use crate::gate::queue::{Queue, SharedQueues};
 use crate::gate::source::AllSources;
@@ -36,6 +37,7 @@ pub use requests::RequestSetter;
 use seats::{AllSeats, Seats};
 pub use shared::Shared;
 pub use sites::SiteSetter;
+pub(crate) use sites::{NodeOpening, NodeSpeech};
 use sites::{SiteSettings, Sites};
 
 /// Bytes that are read from a node beyond those of a buffer: a body that fills one comes in one read
@@ -168,6 +170,16 @@ impl Worker {
             self.leavers
                 .follow(topology, self.base.due(self.base.settings.ticks().leaving));
             self.base.stats().follow(topology.version);
+        }
+    }
+
+    /// Drops idle connections to nodes that are this client connection's own, which is over.
+    pub(crate) fn end_introduction(&self, connection: &ClientConnection) {
+        if let Some(introduction) = connection.known_introduction() {
+            let mut pool = self.pool.borrow_mut();
+            for node in introduction.take_nodes() {
+                pool.forget(introduction.id, node);
+            }
         }
     }
 
