@@ -1,32 +1,28 @@
 //! A request that has its node goes there, on a pooled connection or a new one, and comes back with the head of an
 //! answer; or goes elsewhere, if that failed and trying again can do no harm ([`retry`]).
 
+mod dial;
+pub(crate) mod mirror;
 mod retry;
 mod status;
 
 use std::future::poll_fn;
-use std::io;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
-use socket2::SockRef;
-use tidegate_core::topology::NodeId;
-use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 
 use crate::connection::Upload;
 use crate::head;
 use crate::record::reason::Reason;
 use crate::request::{Client, RequestGuard, RequestTraits};
-use crate::sockets::{is_own_fault, probes};
 use crate::stream::Stream;
 use crate::tls::NodeTlsFailure;
 use crate::upstream::body::RequestBody;
-use crate::upstream::{SendFailure, Sending, Upstream, UpstreamKey, marking};
-use crate::wire::proxy_header::ProxyVersion;
+use crate::upstream::{SendFailure, Sending, Upstream, UpstreamKey};
 use crate::worker::{NodeOpening, NodeSpeech};
+use dial::Patience;
 pub(crate) use retry::{Failure, rescue};
 
 /// The pooled connection on which a request that has its ticket can go, if there is one.
@@ -249,57 +245,21 @@ async fn connect(
     upstream.map_err(|_| Reason::ConnectFailed)
 }
 
-/// A connection, in the time that one may take.
+/// A connection for the client's request, in the time that one may take.
 async fn dial(
     client: &Client,
     key: UpstreamKey,
     opening: NodeOpening,
     patience: Option<Duration>,
 ) -> Result<Stream, Reason> {
-    let worker = &client.worker;
     client.connection.suspend();
     let timeouts = client.connection.settings.timeouts();
-    let patience = patience.unwrap_or(timeouts.connect);
-    let connecting = async {
-        let stream = marking::connect(key.address, key.marks, worker.throttles.shared()).await;
-        let mut stream = stream.map_err(|error| match is_own_fault(&error) {
-            true => Reason::OutOfSockets,
-            false => Reason::ConnectFailed,
-        })?;
-        make_ready(&stream, timeouts.keepalive).map_err(|_| Reason::ConnectFailed)?;
-        if let Some(version) = opening.proxy {
-            // In memory of its own: most connections have none.
-            let introduced = Box::pin(introduce(client, &mut stream, key.node, version));
-            introduced.await.map_err(|_| Reason::ConnectFailed)?;
-        }
-        let Some(tls) = opening.tls else {
-            return Ok::<_, Reason>(Stream::Plain(stream));
-        };
-        // A handshake is large, and most requests have none.
-        let shaken = Box::pin(tls.shake_hands(stream, key.address)).await;
-        Ok(Stream::of_node(shaken?))
+    let patience = Patience {
+        connect: patience.unwrap_or(timeouts.connect),
+        keepalive: timeouts.keepalive,
     };
-    let connected = tokio::time::timeout(patience, connecting).await;
-    connected.unwrap_or(Err(Reason::ConnectTimeout))
-}
-
-/// Tells the node of the client's connection, before anything else is said.
-async fn introduce(
-    client: &Client,
-    stream: &mut TcpStream,
-    node: NodeId,
-    version: ProxyVersion,
-) -> io::Result<()> {
-    let introduction = client.connection.introduction();
-    introduction.note(node);
-    let header = version.of_client(introduction.ends);
-    stream.write_all(&header).await
-}
-
-fn make_ready(stream: &TcpStream, keepalive: Duration) -> io::Result<()> {
-    SockRef::from(stream).set_tcp_keepalive(&probes(keepalive))?;
-    // Without it small answers wait for acknowledgements; a socket that refuses it still works.
-    stream.set_nodelay(true)
+    let introduction = opening.proxy.map(|_| client.connection.introduction());
+    dial::dial(&client.worker, key, opening, patience, introduction).await
 }
 
 fn failure(client: &Client, failure: SendFailure, stale: bool) -> Failure {

@@ -3,6 +3,7 @@
 
 pub(crate) mod leavers;
 mod load_reports;
+pub(crate) mod mirrors;
 mod requests;
 pub(crate) mod seats;
 mod shared;
@@ -33,6 +34,7 @@ use crate::upstream::{Pool, Upstream, UpstreamKey, UpstreamParts};
 use crate::wire::trace::TraceIds;
 use leavers::Leavers;
 pub use load_reports::{LoadReports, ReportCounts, ReportingNode};
+use mirrors::Mirrors;
 pub use requests::RequestSetter;
 use seats::{AllSeats, Seats};
 pub use shared::Shared;
@@ -60,6 +62,7 @@ pub(crate) struct Worker {
     pub(crate) sources: Arc<AllSources>,
     pub(crate) leavers: Leavers,
     pub(crate) traces: TraceIds,
+    pub(crate) mirrors: Mirrors,
     /// Makes connections to nodes.
     builder: RefCell<Builder>,
     /// What requests are to be served by.
@@ -129,6 +132,7 @@ impl Worker {
             sources: Arc::clone(&seats.sources),
             leavers: Leavers::default(),
             traces: TraceIds::default(),
+            mirrors: Mirrors::new(seed.rotate_left(32)),
             builder: RefCell::new(builder(&base.settings.limits())),
             requests,
             followed: Cell::new(0),
