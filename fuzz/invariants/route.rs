@@ -100,6 +100,7 @@ fn routes(action: RouteAction) -> Arc<[RouteConfig]> {
         response_headers: HeaderChanges::default(),
         timeouts: RouteTimeouts::default(),
         retry_on: None,
+        mirror: None,
     };
     let below = PathPattern::parse("/a/*").expect("a pattern");
     let regex = PathPattern::regex("^/[0-9]+(/|$)").expect("a pattern");

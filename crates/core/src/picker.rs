@@ -22,6 +22,7 @@
 //! one begins to wait, when [`Picker::due`] says so, and when the director sees room that others left.
 
 mod affinity;
+mod copies;
 mod groups;
 mod heads;
 mod order;
@@ -209,9 +210,6 @@ fn is_group_full(view: &View<'_>) -> bool {
     nodes.any(|node| !view.table.has_group_room(*node))
 }
 
-/// A site that refuses is looked at again after this long.
-const CLOSED: Duration = Duration::from_millis(1);
-
 impl Picker {
     /// A picker that draws its choices from `seed`.
     pub fn new(table: Arc<LoadTable>, topology: Arc<Topology>, seed: u64) -> Self {
@@ -362,13 +360,11 @@ impl Picker {
         }
         let bound = verdict == AdmissionVerdict::Admit && (contended || behind || is_bound(&view));
         if let AdmissionVerdict::Reject(reason) = verdict {
-            if state.admission.refuses_all() {
-                state.closed_until = now + CLOSED;
-            }
+            state.on_refused(state.admission.refuses_all(), now);
             return Decision::Reject(reason);
         }
         if state.admission.waits().is_none() && !bound {
-            state.closed_until = now + CLOSED;
+            state.on_refused(true, now);
             return Decision::Reject(RejectReason::Overload);
         }
         let pushed = state.waiting.push(priority, waiter, now);
@@ -383,9 +379,7 @@ impl Picker {
                 Decision::Wait
             }
             Pushed::Refused => {
-                if priority == state.highest(kinds.any_surged()) {
-                    state.closed_until = now + CLOSED;
-                }
+                state.on_refused(priority == state.highest(kinds.any_surged()), now);
                 Decision::Reject(RejectReason::QueueFull)
             }
         };
@@ -460,7 +454,10 @@ impl Picker {
             });
         match chosen {
             Some(chosen) => Decision::Forward(self.dispatch(site, late.into(), &chosen, now)),
-            None => Decision::Reject(RejectReason::QueueTimeout),
+            None => {
+                state.on_refused(false, now);
+                Decision::Reject(RejectReason::QueueTimeout)
+            }
         }
     }
 
@@ -687,6 +684,8 @@ impl Drop for Picker {
 
 #[cfg(test)]
 mod agent_tests;
+#[cfg(test)]
+mod copies_tests;
 #[cfg(test)]
 mod groups_tests;
 #[cfg(test)]

@@ -51,8 +51,8 @@ pub use base::TICK;
 pub use config::listener::{ListenerAnswers, ListenerConfig, ListenerPlan, Protocols};
 pub use config::requests::RequestConfig;
 pub use config::route::{
-    HeaderChanges, PathPattern, PathPatternError, RouteAction, RouteConditions, RouteConfig,
-    RouteTimeouts, Template, TemplateError, Wanted,
+    HeaderChanges, MirrorConfig, PathPattern, PathPatternError, RouteAction, RouteConditions,
+    RouteConfig, RouteTimeouts, Template, TemplateError, Wanted,
 };
 pub use config::site::{
     AnswerConfig, CustomBody, LimitStatus, PriorityConfig, Quota, SessionConfig, SessionSource,
@@ -72,6 +72,7 @@ pub use proxy::{
     Drained, ListenerSetter, ListenersChanged, OpenedListeners, Proxy, ProxyError, WorkerFailure,
 };
 pub use record::log::{LogHealth, LogReopener, OpenedLog, Recent, check_log_file};
+pub use record::mirrored::Mirrored;
 pub use record::observed::Observed;
 pub use record::reason::{Ending, Reason};
 pub use record::stats::{
@@ -86,4 +87,5 @@ pub use tls::{
     NodeTlsConfig, NodeTlsFailure, ServerTls, TlsConfig, TlsError, TlsVersion, is_ocsp_response,
     is_server_name,
 };
+pub use wire::proxy_header::ProxyVersion;
 pub use worker::{LoadReports, ReportCounts, ReportingNode, RequestSetter, Shared, SiteSetter};

@@ -393,6 +393,7 @@ mod tests {
             response_headers: HeaderChanges::default(),
             timeouts: RouteTimeouts::default(),
             retry_on: None,
+            mirror: None,
         }
     }
 

@@ -35,8 +35,8 @@ use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{
     CheckConfig, CheckFailure, CheckId, CheckRequest, CheckResult, NodeId, SiteId, Topology,
 };
-use tidegate_proxy::{NodeTls, Shared, SiteSetter, is_own_fault};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tidegate_proxy::{NodeTls, ProxyVersion, Shared, SiteSetter, is_own_fault};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{AcquireError, Semaphore, oneshot};
 use tokio::task::AbortHandle;
@@ -319,6 +319,7 @@ async fn run(due: CheckDue, making: &Making) {
         site: Some(&topology.site(node.site).name),
         tls: rule.as_deref(),
         http2: config.port.is_none() && sites.node_http2(node.site),
+        proxy: (sites.node_proxy_protocol(node.site)).filter(|_| config.port.is_none()),
     };
     let result = check(&target, config).await;
     let at = clock();
@@ -359,6 +360,8 @@ pub(crate) struct Target<'a> {
     pub(crate) tls: Option<&'a NodeTls>,
     /// Whether a check by `http` speaks HTTP/2.
     pub(crate) http2: bool,
+    /// The header of the PROXY protocol that its connection begins with, if it does with one.
+    pub(crate) proxy: Option<ProxyVersion>,
 }
 
 fn runs_program(topology: &Topology, (node, check): AskedOf) -> bool {
@@ -380,7 +383,7 @@ pub(crate) async fn check(target: &Target<'_>, config: &CheckConfig) -> Option<C
 async fn ask(target: &Target<'_>, config: &CheckConfig) -> Result<(), Unwell> {
     let address = target.address;
     match &config.request {
-        CheckRequest::Tcp(wanted) => tcp::ask(address, target.tls, wanted).await,
+        CheckRequest::Tcp(wanted) => tcp::ask(target, wanted).await,
         CheckRequest::Udp(wanted) => udp::ask(address, wanted).await,
         CheckRequest::Dns(wanted) => dns::ask(address, wanted).await,
         CheckRequest::Ftp(login) => ftp::ask(address, login.as_ref()).await,
@@ -405,12 +408,24 @@ trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
-async fn connect_by(address: SocketAddr, tls: Option<&NodeTls>) -> Result<Box<dyn Duplex>, Unwell> {
-    let stream = connect(address).await?;
-    let Some(tls) = tls else {
+/// The connection, on which nothing but its header was said: it is no client's.
+pub(crate) async fn opened(
+    mut stream: TcpStream,
+    proxy: Option<ProxyVersion>,
+) -> std::io::Result<TcpStream> {
+    if let Some(version) = proxy {
+        stream.write_all(version.of_own()).await?;
+    }
+    Ok(stream)
+}
+
+async fn connect_by(target: &Target<'_>) -> Result<Box<dyn Duplex>, Unwell> {
+    let stream = opened(connect(target.address).await?, target.proxy).await;
+    let stream = stream.map_err(|_| CheckFailure::Broken)?;
+    let Some(tls) = target.tls else {
         return Ok(Box::new(stream));
     };
-    match tls.shake_hands(stream, address).await {
+    match tls.shake_hands(stream, target.address).await {
         Ok(stream) => Ok(Box::new(stream)),
         Err(failure) => Err(CheckFailure::Tls(failure.what()).into()),
     }
@@ -460,6 +475,7 @@ mod tests {
             site: Some("shop"),
             tls: None,
             http2: false,
+            proxy: None,
         };
         check(&target, config).await
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tidegate_core::director::probe_patience;
 use tidegate_core::topology::SiteSpec;
-use tidegate_proxy::{NodeTls, is_own_fault};
+use tidegate_proxy::{NodeTls, ProxyVersion, is_own_fault};
 use tidegate_remote::clock;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -70,13 +70,14 @@ async fn run(
         let patience = probe_patience(&shared.table.outcomes(node));
         let (tls, http2) = (sites.node_tls(known.site), sites.node_http2(known.site));
         let is_tcp = sites.is_tcp(known.site);
+        let proxy = sites.node_proxy_protocol(known.site);
         tokio::spawn(async move {
             let asked = match (is_tcp, http2) {
                 (true, _) => Question::CONNECTION,
                 (false, true) => Question::http2(),
                 (false, false) => Question::http1(&host),
             };
-            let probed = probe(address, tls.as_deref(), &asked, patience).await;
+            let probed = probe(address, (proxy, tls.as_deref()), &asked, patience).await;
             driver.probed(node, probed);
         });
     }
@@ -89,10 +90,10 @@ fn host(site: Option<&SiteSpec>, address: SocketAddr) -> String {
     whole.map_or_else(|| address.to_string(), Clone::clone)
 }
 
-/// Whether a server answers there in time.
+/// Whether a server answers there in time, behind what comes first on a connection to it.
 async fn probe(
     address: SocketAddr,
-    tls: Option<&NodeTls>,
+    (proxy, tls): (Option<ProxyVersion>, Option<&NodeTls>),
     question: &Question,
     patience: Duration,
 ) -> Probed {
@@ -101,6 +102,9 @@ async fn probe(
             Err(error) if is_own_fault(&error) => return Probed::Unsent,
             Err(_) => return Probed::Unanswered,
             Ok(stream) => stream,
+        };
+        let Ok(stream) = check::opened(stream, proxy).await else {
+            return Probed::Unanswered;
         };
         let answered = match tls {
             None => ask(stream, question).await,
@@ -195,9 +199,31 @@ mod tests {
                 assert_eq!(head[..read], asks);
                 stream.write_all(answer).await.unwrap();
             });
-            let probed = probe(address, None, &question, Duration::from_secs(60)).await;
+            let probed = probe(address, (None, None), &question, Duration::from_secs(60)).await;
             probed == Probed::Answered
         })
+    }
+
+    #[test]
+    fn a_header_comes_first_where_nodes_await_one() {
+        testing::runtime().block_on(async {
+            for version in [ProxyVersion::Text, ProxyVersion::Binary] {
+                let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+                let address = listener.local_addr().unwrap();
+                let question = Question::http1("shop.example");
+                let expected = [version.of_own(), &question.asks].concat();
+                let server = async {
+                    let (mut stream, _) = listener.accept().await.unwrap();
+                    let mut asked = vec![0; expected.len()];
+                    stream.read_exact(&mut asked).await.unwrap();
+                    assert_eq!(asked, expected);
+                    stream.write_all(b"HTTP/1.1 200 OK\r\n").await.unwrap();
+                };
+                let patience = Duration::from_secs(60);
+                let asked = probe(address, (Some(version), None), &question, patience);
+                assert_eq!(tokio::join!(asked, server).0, Probed::Answered);
+            }
+        });
     }
 
     #[test]
@@ -239,7 +265,12 @@ mod tests {
     fn a_closed_port_is_no_answer() {
         let patience = Duration::from_secs(60);
         let question = Question::http1("x");
-        let closed = probe(([127, 0, 0, 1], 1).into(), None, &question, patience);
+        let closed = probe(
+            ([127, 0, 0, 1], 1).into(),
+            (None, None),
+            &question,
+            patience,
+        );
         assert_eq!(testing::runtime().block_on(closed), Probed::Unanswered);
     }
 

@@ -1,6 +1,7 @@
 //! A site as one picker has it: its policy, its admission, its queue; and what lets a request in.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use super::affinity::{self, Affinity, Counting, Stickiness};
 use super::heads::{Deference, QueueHead};
@@ -14,6 +15,9 @@ use crate::policy::{Choice, Policy, PolicyConfig, Signal, View, expected};
 use crate::prng::Prng;
 use crate::time::Timestamp;
 use crate::topology::{NodeId, Site, SiteId, Topology};
+
+/// A site that refuses is looked at again after this long.
+const CLOSED: Duration = Duration::from_millis(1);
 
 /// One that waits.
 #[derive(Clone, Copy, Debug)]
@@ -111,6 +115,8 @@ pub(super) struct PickerSite {
     pub(super) waiting: WaitQueue<Waiter>,
     /// Until then each request would be refused, whatever the priority.
     pub(super) closed_until: Timestamp,
+    /// When a request was last refused here.
+    pub(super) refused_at: Option<Timestamp>,
     /// Requests that a higher priority has sent away and that do not know it yet.
     pub(super) evicted: VecDeque<WaitId>,
     /// Requests that wait, by priority, as the table has them.
@@ -136,9 +142,18 @@ impl PickerSite {
             admission,
             waiting: WaitQueue::new(admits.queue as usize, rules),
             closed_until: Timestamp::ZERO,
+            refused_at: None,
             evicted: VecDeque::new(),
             told: [0; Priority::COUNT],
             deference: Deference::default(),
+        }
+    }
+
+    /// A request was refused, and all others would be if it `closes` the site.
+    pub(super) fn on_refused(&mut self, closes: bool, now: Timestamp) {
+        self.refused_at = Some(now);
+        if closes {
+            self.closed_until = now + CLOSED;
         }
     }
 
@@ -329,6 +344,11 @@ impl PickerSite {
     /// The highest that may come.
     pub(super) fn highest(&self, any_surged: bool) -> Priority {
         Priority::HIGHEST.with_established(self.admits.sessions || any_surged)
+    }
+
+    /// The lowest that may come.
+    pub(super) fn lowest(&self) -> Priority {
+        Priority::new(self.admits.priorities.saturating_sub(1)).unwrap_or(Priority::HIGHEST)
     }
 
     /// The priority of a request while some kinds have surged: within a priority these are last, and what has not goes as

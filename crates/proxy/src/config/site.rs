@@ -11,6 +11,7 @@ use tidegate_core::retry_budget::RetryConfig;
 use super::route::RouteConfig;
 use super::sticky::{StickyBy, StickyConfig, StickySecret};
 use crate::tls::NodeTls;
+use crate::wire::proxy_header::ProxyVersion;
 
 /// One site.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +37,8 @@ pub struct SiteConfig {
     pub node_tls: Option<Arc<NodeTls>>,
     /// Whether HTTP/2 is spoken with its nodes, from the first byte or as TLS agrees on it; else HTTP/1.1.
     pub node_http2: bool,
+    /// The header of the PROXY protocol that connections to its nodes begin with; none: they begin with none.
+    pub node_proxy_protocol: Option<ProxyVersion>,
     /// Connections are passed on to its nodes as they are: whether a node is there, a connection says.
     pub is_tcp: bool,
 }

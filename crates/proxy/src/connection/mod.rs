@@ -15,10 +15,11 @@
 //! (`total_timeout`).
 
 pub(crate) mod departure;
+pub(crate) mod introduction;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::future::poll_fn;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -37,7 +38,9 @@ use crate::gate::place::Place;
 use crate::gate::throttle::Passed;
 use crate::record::reason::Reason;
 use crate::wire::inflow::Inflow;
+use crate::wire::proxy_header::Ends;
 use departure::{EndedSending, LOOK_TICKS, RequestStage};
+use introduction::Introduction;
 
 /// A deadline that never comes.
 const NEVER: u64 = u64::MAX;
@@ -96,6 +99,8 @@ pub(crate) struct ClientConnection {
     pub(crate) plan: Arc<ListenerPlan>,
     /// What its handshake has shown, where it is one of TLS.
     pub(crate) tls: OnceCell<Rc<TlsSession>>,
+    /// What headers to nodes say of it, where some have one.
+    introduction: OnceCell<Rc<Introduction>>,
     /// What its present request is served by.
     pub(crate) settings: Settings,
     pub(crate) client: IpAddr,
@@ -186,6 +191,7 @@ impl ClientConnection {
             listener,
             plan,
             tls: OnceCell::new(),
+            introduction: OnceCell::new(),
             settings,
             client,
             client_value,
@@ -232,7 +238,40 @@ impl ClientConnection {
             // It is set here alone.
             made.tls.set(Rc::clone(session)).unwrap_or_default();
         }
+        if let Some(introduction) = self.introduction.get() {
+            made.introduction
+                .set(Rc::clone(introduction))
+                .unwrap_or_default();
+        }
         made
+    }
+
+    /// Headers to nodes say this of it.
+    pub(crate) fn introduce(&self, ends: Ends) {
+        // Only the first is kept, and there is one.
+        self.introduction
+            .set(Rc::new(Introduction::new(ends)))
+            .unwrap_or_default();
+    }
+
+    /// What headers to nodes say of it. Of a connection that is older than the wish for them the address alone is known.
+    #[cold]
+    pub(crate) fn introduction(&self) -> &Introduction {
+        self.introduction.get_or_init(|| {
+            let unknown: IpAddr = match self.client {
+                IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+                IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+            };
+            Rc::new(Introduction::new(Ends {
+                source: (self.client, 0).into(),
+                destination: (unknown, 0).into(),
+            }))
+        })
+    }
+
+    /// The same, if there was any cause to know it.
+    pub(crate) fn known_introduction(&self) -> Option<&Introduction> {
+        self.introduction.get().map(|it| &**it)
     }
 
     /// Whether it begins as HTTP/2 does, where that is spoken unasked.

@@ -1,55 +1,57 @@
 //! A request that has its node goes there, on a pooled connection or a new one, and comes back with the head of an
 //! answer; or goes elsewhere, if that failed and trying again can do no harm ([`retry`]).
 
+mod dial;
+pub(crate) mod mirror;
 mod retry;
 mod status;
 
 use std::future::poll_fn;
-use std::io;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
-use socket2::SockRef;
-use tokio::net::TcpStream;
 
 use crate::connection::Upload;
 use crate::head;
 use crate::record::reason::Reason;
 use crate::request::{Client, RequestGuard, RequestTraits};
-use crate::sockets::{is_own_fault, probes};
 use crate::stream::Stream;
-use crate::tls::{NodeTls, NodeTlsFailure};
+use crate::tls::NodeTlsFailure;
 use crate::upstream::body::RequestBody;
-use crate::upstream::{SendFailure, Sending, Upstream, UpstreamKey, marking};
-use crate::worker::Worker;
+use crate::upstream::{SendFailure, Sending, Upstream, UpstreamKey};
+use crate::worker::{NodeOpening, NodeSpeech};
+use dial::Patience;
 pub(crate) use retry::{Failure, rescue};
 
 /// The pooled connection on which a request that has its ticket can go, if there is one.
 pub(crate) fn pooled(
-    worker: &Worker,
+    client: &Client,
     guard: &mut RequestGuard,
     traits: &mut RequestTraits,
 ) -> Result<Option<Upstream>, Reason> {
-    let Some(key) = upstream_key(worker, guard) else {
+    let Some(key) = upstream_key(client, guard) else {
         return Err(Reason::NoNode);
     };
     if !traits.facts.names_host() {
         return Ok(None);
     }
-    let upstream = worker.pool.borrow_mut().take(key);
+    let upstream = client.worker.pool.borrow_mut().take(key);
     traits.stale = upstream.is_some();
     Ok(upstream)
 }
 
 /// Where the ticket says that the request goes.
 #[inline]
-fn upstream_key(worker: &Worker, guard: &mut RequestGuard) -> Option<UpstreamKey> {
+fn upstream_key(client: &Client, guard: &mut RequestGuard) -> Option<UpstreamKey> {
+    let worker = &client.worker;
     let state = guard.state()?;
     let node = state.ticket.as_ref()?.node;
-    let (tls, http2) = (state.site).map_or((None, false), |it| worker.sites.node_speech(it));
+    let speech = match state.site {
+        Some(site) => worker.sites.node_speech(site),
+        None => NodeSpeech::default(),
+    };
     let picker = worker.base.cluster.picker.borrow();
     let at = picker.topology().nodes.get(node.index())?;
     Some(UpstreamKey {
@@ -57,8 +59,12 @@ fn upstream_key(worker: &Worker, guard: &mut RequestGuard) -> Option<UpstreamKey
         generation: at.generation,
         address: at.address,
         marks: state.marks(),
-        tls,
-        http2,
+        tls: speech.tls,
+        http2: speech.http2,
+        introduces: match speech.introduces {
+            false => None,
+            true => Some(client.connection.introduction().id),
+        },
     })
 }
 
@@ -128,7 +134,7 @@ pub(crate) async fn forward(
     request: Request<RequestBody>,
     traits: &mut RequestTraits,
 ) -> Result<Response<Incoming>, Reason> {
-    let Some(upstream) = pooled(&client.worker, guard, traits)? else {
+    let Some(upstream) = pooled(client, guard, traits)? else {
         return try_nodes(client, guard, request, traits).await;
     };
     let mut sending = send(client, upstream, request, traits);
@@ -182,11 +188,12 @@ async fn attempt(
 ) -> Result<Response<Incoming>, Failure> {
     // A node that is new is not asked by older rules.
     client.worker.sites.follow();
-    let Some(key) = upstream_key(&client.worker, guard) else {
+    let Some(key) = upstream_key(client, guard) else {
         return Err(Failure::at_last(Reason::NoNode));
     };
     let site = guard.state().and_then(|state| state.site);
-    let tls = site.and_then(|it| client.worker.sites.node_tls(it));
+    let opening = site.map(|it| client.worker.sites.node_opening(it));
+    let opening = opening.unwrap_or_default();
     head::ensure_host(&mut request, &traits.facts, || {
         HeaderValue::try_from(key.address.to_string())
             .unwrap_or_else(|_| HeaderValue::from_static("localhost"))
@@ -195,7 +202,7 @@ async fn attempt(
     let patience = patience.and_then(|route| route.timeouts.connect);
     let connecting = tokio::select! {
         biased;
-        connecting = connect(client, key, tls, patience) => connecting,
+        connecting = connect(client, key, opening, patience) => connecting,
         () = client.connection.overdue() => return Err(Failure::at_last(Reason::TotalTimeout)),
     };
     let upstream = match connecting {
@@ -213,10 +220,11 @@ async fn attempt(
 /// Connects to the ticket's node, or to others while that fails: a stream of bytes, on which nothing was said.
 pub(crate) async fn open(client: &Client, guard: &mut RequestGuard) -> Result<Stream, Reason> {
     loop {
-        let key = upstream_key(&client.worker, guard).ok_or(Reason::NoNode)?;
+        let key = upstream_key(client, guard).ok_or(Reason::NoNode)?;
         let site = guard.state().and_then(|state| state.site);
-        let tls = site.and_then(|it| client.worker.sites.node_tls(it));
-        let reason = match dial(client, key, tls, None).await {
+        let opening = site.map(|it| client.worker.sites.node_opening(it));
+        let opening = opening.unwrap_or_default();
+        let reason = match dial(client, key, opening, None).await {
             Ok(stream) => return Ok(stream),
             Err(reason) => reason,
         };
@@ -229,47 +237,29 @@ pub(crate) async fn open(client: &Client, guard: &mut RequestGuard) -> Result<St
 async fn connect(
     client: &Client,
     key: UpstreamKey,
-    tls: Option<Arc<NodeTls>>,
+    opening: NodeOpening,
     patience: Option<Duration>,
 ) -> Result<Upstream, Reason> {
-    let stream = dial(client, key, tls, patience).await?;
+    let stream = dial(client, key, opening, patience).await?;
     let upstream = client.worker.upstream(stream, key).await;
     upstream.map_err(|_| Reason::ConnectFailed)
 }
 
-/// A connection, in the time that one may take.
+/// A connection for the client's request, in the time that one may take.
 async fn dial(
     client: &Client,
     key: UpstreamKey,
-    tls: Option<Arc<NodeTls>>,
+    opening: NodeOpening,
     patience: Option<Duration>,
 ) -> Result<Stream, Reason> {
-    let worker = &client.worker;
     client.connection.suspend();
     let timeouts = client.connection.settings.timeouts();
-    let patience = patience.unwrap_or(timeouts.connect);
-    let connecting = async {
-        let stream = marking::connect(key.address, key.marks, worker.throttles.shared()).await;
-        let stream = stream.map_err(|error| match is_own_fault(&error) {
-            true => Reason::OutOfSockets,
-            false => Reason::ConnectFailed,
-        })?;
-        make_ready(&stream, timeouts.keepalive).map_err(|_| Reason::ConnectFailed)?;
-        let Some(tls) = tls else {
-            return Ok::<_, Reason>(Stream::Plain(stream));
-        };
-        // A handshake is large, and most requests have none.
-        let shaken = Box::pin(tls.shake_hands(stream, key.address)).await;
-        Ok(Stream::of_node(shaken?))
+    let patience = Patience {
+        connect: patience.unwrap_or(timeouts.connect),
+        keepalive: timeouts.keepalive,
     };
-    let connected = tokio::time::timeout(patience, connecting).await;
-    connected.unwrap_or(Err(Reason::ConnectTimeout))
-}
-
-fn make_ready(stream: &TcpStream, keepalive: Duration) -> io::Result<()> {
-    SockRef::from(stream).set_tcp_keepalive(&probes(keepalive))?;
-    // Without it small answers wait for acknowledgements; a socket that refuses it still works.
-    stream.set_nodelay(true)
+    let introduction = opening.proxy.map(|_| client.connection.introduction());
+    dial::dial(&client.worker, key, opening, patience, introduction).await
 }
 
 fn failure(client: &Client, failure: SendFailure, stale: bool) -> Failure {

@@ -36,6 +36,7 @@ use crate::config::listener::ListenerPlan;
 use crate::record::reason::Reason;
 use crate::request::Client;
 use crate::sockets::{is_own_fault, probes, stop_new};
+use crate::wire::proxy_header::Ends;
 
 /// Pause after a failed accept: mostly too many open files, which others must close first.
 const ERROR_PAUSE: Duration = Duration::from_millis(10);
@@ -222,6 +223,15 @@ fn admit(clients: &Rc<Clients>, socket: Socket, peer: SocketAddr, listener: &Lis
                         Rc::clone(&listener.removal),
                         listener.plan.load_full(),
                     );
+                    if clients.worker.sites.introduces()
+                        && let Ok(destination) = stream.local_addr()
+                    {
+                        let source = peer;
+                        client.connection.introduce(Ends {
+                            source,
+                            destination,
+                        });
+                    }
                     tokio::task::spawn_local(serve(Rc::clone(clients), stream, client, seat));
                 }
                 Err(_) => clients.worker.base.stats().accept_errors.add(1),

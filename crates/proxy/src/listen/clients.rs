@@ -221,6 +221,7 @@ impl Drop for Registered {
         let clients = &self.clients;
         if self.seat.is_some() {
             clients.worker.base.stats().closed.add(1);
+            clients.worker.end_introduction(&self.client.connection);
         }
         let mut open = clients.open.borrow_mut();
         open.count -= 1;

@@ -9,7 +9,6 @@
 //! The time for a head counts from the accept, and the header takes of it.
 
 use std::future::poll_fn;
-use std::net::IpAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,7 +21,7 @@ use super::linger::linger;
 use crate::record::reason::Reason;
 use crate::refusal::ready_made;
 use crate::request::{Client, enter_headless};
-use crate::wire::proxy_header::{ProxyHeader, read};
+use crate::wire::proxy_header::{Ends, ProxyHeader, read};
 
 /// The client of the connection, if it is served.
 pub(super) async fn introduced(
@@ -37,13 +36,16 @@ pub(super) async fn introduced(
         false => Err(Reason::ProxyProtocol),
     };
     match header {
-        Ok(source) => {
+        Ok(named) => {
             let client = Client::new(
                 Rc::clone(&client.worker),
-                source.unwrap_or(from),
+                named.map_or(from, |ends| ends.source.ip()),
                 Rc::clone(&connection.listener),
                 Arc::clone(&connection.plan),
             );
+            if let Some(known) = connection.known_introduction() {
+                client.connection.introduce(named.unwrap_or(known.ends));
+            }
             client.connection.take_deadline_of(connection);
             Some((client, stream))
         }
@@ -62,11 +64,11 @@ pub(super) async fn introduced(
 }
 
 /// Reads the header, and nothing that follows it.
-async fn header(client: &Client, stream: &mut TcpStream) -> Result<Option<IpAddr>, Reason> {
+async fn header(client: &Client, stream: &mut TcpStream) -> Result<Option<Ends>, Reason> {
     let mut so_far = Vec::new();
     loop {
         match read(&so_far) {
-            ProxyHeader::Whole(source) => return Ok(source),
+            ProxyHeader::Whole(ends) => return Ok(ends),
             ProxyHeader::Bad => return Err(Reason::ProxyProtocol),
             ProxyHeader::Needs(more) => {
                 let read = so_far.len();

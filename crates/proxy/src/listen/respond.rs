@@ -75,10 +75,13 @@ pub(crate) fn respond(service: &Rc<Service>, mut request: Request<ClientBody>) -
         Ok(body) => request.map(|_| body),
         Err(reason) => return Responder::answered(refused(guard, reason)),
     };
+    if guard.may_be_copied() {
+        forward::mirror::mirror(client, &mut guard, &request, &traits);
+    }
     if let Some(wait) = wait {
         return Responder::Slow(queued(Rc::clone(service), guard, request, traits, wait));
     }
-    match forward::pooled(&client.worker, &mut guard, &mut traits) {
+    match forward::pooled(client, &mut guard, &mut traits) {
         Ok(Some(upstream)) => Responder::Waiting {
             sending: forward::send(client, upstream, request, &traits),
             service: Rc::clone(service),

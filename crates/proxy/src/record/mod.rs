@@ -2,6 +2,7 @@
 //! culprits reads.
 
 pub(crate) mod log;
+pub(crate) mod mirrored;
 pub(crate) mod observed;
 pub(crate) mod reason;
 pub(crate) mod stats;

@@ -73,6 +73,16 @@ impl RequestGuard {
         self.inner.as_mut().map(|(_, state)| &mut **state)
     }
 
+    /// Whether another site may get a copy of it.
+    #[inline]
+    pub(crate) fn may_be_copied(&self) -> bool {
+        let route = self
+            .inner
+            .as_ref()
+            .and_then(|(_, state)| state.route.as_ref());
+        route.is_some_and(|route| route.mirror.is_some())
+    }
+
     /// The node that has it.
     pub(crate) fn node(&self) -> Option<NodeId> {
         let (_, state) = self.inner.as_ref()?;
@@ -136,7 +146,7 @@ impl RequestGuard {
             node.on_head(status, micros, now);
         }
         state.upstream_us = Some(micros);
-        state.answers = Some(outcome(status));
+        state.answers = Some(outcome_of(status));
     }
 
     /// The node's answer is not passed on, as another one is asked: it counts there all the same.
@@ -153,7 +163,7 @@ impl RequestGuard {
             node.on_head(status, micros_between(state.dispatched_at, now), now);
         }
         let mut picker = base.cluster.picker.borrow_mut();
-        picker.handle_outcome(ticket, outcome(status), now);
+        picker.handle_outcome(ticket, outcome_of(status), now);
     }
 
     /// The node is there, and its connection is passed on: that is all that is known of its answer.
@@ -232,7 +242,7 @@ impl RequestGuard {
 }
 
 /// What an answer of this status says of its node.
-fn outcome(status: u16) -> Outcome {
+pub(crate) fn outcome_of(status: u16) -> Outcome {
     match status {
         500.. => Outcome::ServerError,
         _ => Outcome::Success,

@@ -26,6 +26,7 @@ use tidegate_core::throttle::Marks;
 use tidegate_core::topology::{Membership, NodeId, Topology};
 
 use crate::config::Limits;
+use crate::connection::introduction::IntroductionId;
 use crate::record::stats::WorkerStats;
 use crate::stream::Stream;
 use crate::tls::NodeTlsId;
@@ -48,6 +49,8 @@ pub(crate) struct UpstreamKey {
     pub(crate) tls: Option<NodeTlsId>,
     /// Whether it speaks HTTP/2.
     pub(crate) http2: bool,
+    /// The client connection that its header has named, if it had one.
+    pub(crate) introduces: Option<IntroductionId>,
 }
 
 impl UpstreamKey {

@@ -6,11 +6,12 @@
 
 use std::rc::Rc;
 
-use tidegate_core::topology::Topology;
+use tidegate_core::topology::{NodeId, Topology};
 
 use super::http1::Http1;
 use super::http2::{Http2, Http2Connection};
 use super::{Upstream, UpstreamKey};
+use crate::connection::introduction::IntroductionId;
 
 /// Idle connections by node.
 #[derive(Default)]
@@ -35,8 +36,9 @@ impl Pool {
 
     fn take_idle(&mut self, key: UpstreamKey) -> Option<Box<Http1>> {
         let idle = self.nodes.get_mut(key.node.index())?;
-        // The youngest has the same marks, unless some of the node's requests have others.
-        while let Some(place) = idle.iter().rposition(|it| it.key().marks == key.marks) {
+        // The youngest has the same marks, unless some of the node's requests have others, and is no client's own.
+        let is_like = |it: &UpstreamKey| (it.marks, it.introduces) == (key.marks, key.introduces);
+        while let Some(place) = idle.iter().rposition(|it| is_like(&it.key())) {
             let upstream = idle.remove(place);
             // A node that has moved is another server, and one that other rules of TLS are for may be any.
             let serves = upstream.key() == key;
@@ -106,6 +108,19 @@ impl Pool {
         }
         for shared in &mut self.shared {
             shared.retain(|connection| connection.key().is_current(topology));
+        }
+    }
+
+    /// Drops what goes to this node for a client connection that is over.
+    pub(crate) fn forget(&mut self, introduction: IntroductionId, node: NodeId) {
+        if let Some(idle) = self.nodes.get_mut(node.index()) {
+            idle.retain(|upstream| {
+                let keep = upstream.key().introduces != Some(introduction);
+                if !keep {
+                    upstream.count(|node| node.unparked.add(1));
+                }
+                keep
+            });
         }
     }
 

@@ -5,14 +5,17 @@
 //! version 2   signature (12), version and command (1), family and protocol (1), length (2), addresses, more fields
 //! ```
 //!
-//! Inputs: what has come of it so far. It says how many bytes more are certainly the header's, so no byte of what follows is
-//! read. Ports, destinations and the fields of version 2 behind the addresses are passed over; `LOCAL`, `UNKNOWN` and other
-//! families than TCP's say nothing of a client.
+//! Inputs of reading: what has come of it so far. It says how many bytes more are certainly the header's, so no byte of what follows
+//! is read. The fields of version 2 behind the addresses are passed over; `LOCAL`, `UNKNOWN` and other families than TCP's say
+//! nothing of a client.
+//!
+//! Inputs of writing: both ends of a client's connection. Where one is of IPv4 and the other of IPv6, both are written as IPv6
+//! (RFC 4291 §2.5.5.2). A connection of our own (a check) is `UNKNOWN` or `LOCAL`. Version 2 is written without more fields.
 //!
 //! Failure case: a header names any client that its sender likes. It is read from senders that are configured, and from no other.
 //! Source: PROXY-PROTOCOL (HAProxy's document), sections 2.1 and 2.2.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The first bytes of version 2: no text, and no beginning of anything else that is served.
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
@@ -33,13 +36,86 @@ const PROXY: u8 = 0x21;
 const TCP4: u8 = 0x11;
 const TCP6: u8 = 0x21;
 
+/// Both ends of a client's connection, wherever that ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ends {
+    /// The client.
+    pub(crate) source: SocketAddr,
+    /// Where it has connected to.
+    pub(crate) destination: SocketAddr,
+}
+
+/// The form in which headers are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProxyVersion {
+    /// A line of text.
+    Text,
+    /// Bytes, version 2.
+    Binary,
+}
+
+impl ProxyVersion {
+    /// The whole header of a connection of our own, such as a check, which is no client's.
+    pub const fn of_own(self) -> &'static [u8] {
+        match self {
+            Self::Text => b"PROXY UNKNOWN\r\n",
+            Self::Binary => b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0",
+        }
+    }
+
+    /// The whole header of a client's connection with these ends.
+    pub(crate) fn of_client(self, ends: Ends) -> Vec<u8> {
+        let Ends {
+            source,
+            destination,
+        } = ends;
+        let ports = [source.port(), destination.port()];
+        match (
+            self,
+            source.ip().to_canonical(),
+            destination.ip().to_canonical(),
+        ) {
+            (Self::Text, IpAddr::V4(from), IpAddr::V4(to)) => {
+                format!("PROXY TCP4 {from} {to} {} {}\r\n", ports[0], ports[1]).into_bytes()
+            }
+            (Self::Text, from, to) => {
+                let [from, to] = [from, to].map(six);
+                format!("PROXY TCP6 {from} {to} {} {}\r\n", ports[0], ports[1]).into_bytes()
+            }
+            (Self::Binary, IpAddr::V4(from), IpAddr::V4(to)) => {
+                version_2(TCP4, &[&from.octets(), &to.octets()], ports)
+            }
+            (Self::Binary, from, to) => {
+                let [from, to] = [from, to].map(|it| six(it).octets());
+                version_2(TCP6, &[&from, &to], ports)
+            }
+        }
+    }
+}
+
+fn six(address: IpAddr) -> Ipv6Addr {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
+    }
+}
+
+fn version_2(family: u8, addresses: &[&[u8]; 2], ports: [u16; 2]) -> Vec<u8> {
+    let [from, to] = *addresses;
+    let ports = ports.map(u16::to_be_bytes);
+    let rest = [from, to, &ports[0], &ports[1]].concat();
+    // 12 or 36.
+    let length = [0, rest.len() as u8];
+    [SIGNATURE, &[PROXY, family], &length, &rest].concat()
+}
+
 /// What becomes of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProxyHeader {
     /// So many bytes more are its own.
     Needs(usize),
-    /// All of it is here: the client's address, if it says one.
-    Whole(Option<IpAddr>),
+    /// All of it is here: the ends of the client's connection, if it says them.
+    Whole(Option<Ends>),
     /// It is none.
     Bad,
 }
@@ -76,19 +152,15 @@ fn text(so_far: &[u8]) -> ProxyHeader {
             false => ProxyHeader::Bad,
         };
     };
-    match std::str::from_utf8(line).ok().and_then(source) {
-        Some(source) => ProxyHeader::Whole(source),
+    match std::str::from_utf8(line).ok().and_then(ends) {
+        Some(ends) => ProxyHeader::Whole(ends),
         None => ProxyHeader::Bad,
     }
 }
 
-/// The source of a line, if it is one of the protocol.
-fn source(line: &str) -> Option<Option<IpAddr>> {
+/// The ends that a line says, if it is one of the protocol.
+fn ends(line: &str) -> Option<Option<Ends>> {
     let mut words = line.split(' ').skip(1);
-    let is_port = |word: &str| {
-        let is_number = word.bytes().all(|byte| byte.is_ascii_digit());
-        is_number && word.parse::<u16>().is_ok()
-    };
     let (source, destination) = match words.next()? {
         // What follows means nothing.
         "UNKNOWN" => return Some(None),
@@ -102,9 +174,17 @@ fn source(line: &str) -> Option<Option<IpAddr>> {
         }
         _ => return None,
     };
-    let ports = [words.next()?, words.next()?];
-    let is_whole = words.next().is_none() && ports.into_iter().all(is_port);
-    (is_whole && source.is_ipv4() == destination.is_ipv4()).then_some(Some(source))
+    let mut port = || {
+        let word = words.next()?;
+        let is_number = word.bytes().all(|byte| byte.is_ascii_digit());
+        word.parse::<u16>().ok().filter(|_| is_number)
+    };
+    let ends = Ends {
+        source: (source, port()?).into(),
+        destination: (destination, port()?).into(),
+    };
+    let is_whole = words.next().is_none();
+    (is_whole && source.is_ipv4() == destination.is_ipv4()).then_some(Some(ends))
 }
 
 fn binary(so_far: &[u8]) -> ProxyHeader {
@@ -119,17 +199,31 @@ fn binary(so_far: &[u8]) -> ProxyHeader {
     if rest.len() < length {
         return ProxyHeader::Needs(length - rest.len());
     }
-    let source = match (command, family) {
-        (PROXY, TCP4) if length >= 12 => {
-            rest.first_chunk::<4>().map(|octets| IpAddr::from(*octets))
-        }
-        (PROXY, TCP6) if length >= 36 => {
-            rest.first_chunk::<16>().map(|octets| IpAddr::from(*octets))
-        }
+    let ends = match (command, family) {
+        (PROXY, TCP4) if length >= 12 => binary_ends::<4>(rest),
+        (PROXY, TCP6) if length >= 36 => binary_ends::<16>(rest),
         (PROXY, TCP4 | TCP6) => return ProxyHeader::Bad,
         _ => None,
     };
-    ProxyHeader::Whole(source)
+    ProxyHeader::Whole(ends)
+}
+
+/// Two addresses of so many bytes, and two ports.
+fn binary_ends<const N: usize>(rest: &[u8]) -> Option<Ends>
+where
+    IpAddr: From<[u8; N]>,
+{
+    let (source, rest) = rest.split_first_chunk::<N>()?;
+    let (destination, rest) = rest.split_first_chunk::<N>()?;
+    let (from, rest) = rest.split_first_chunk::<2>()?;
+    let to = rest.first_chunk::<2>()?;
+    let end = |octets: &[u8; N], port: &[u8; 2]| {
+        SocketAddr::from((IpAddr::from(*octets), u16::from_be_bytes(*port)))
+    };
+    Some(Ends {
+        source: end(source, from),
+        destination: end(destination, to),
+    })
 }
 
 #[cfg(any(test, feature = "fuzzing"))]
@@ -140,8 +234,15 @@ pub(crate) mod invariants;
 mod tests {
     use super::*;
 
-    fn whole(address: &str) -> ProxyHeader {
-        ProxyHeader::Whole(Some(address.parse().unwrap()))
+    fn ends(source: &str, destination: &str) -> Ends {
+        Ends {
+            source: source.parse().unwrap(),
+            destination: destination.parse().unwrap(),
+        }
+    }
+
+    fn whole(source: &str, destination: &str) -> ProxyHeader {
+        ProxyHeader::Whole(Some(ends(source, destination)))
     }
 
     /// What all of the bytes are, and that each part of them asks for no more than is left.
@@ -155,7 +256,7 @@ mod tests {
         read(bytes)
     }
 
-    fn version_2(command: u8, family: u8, rest: &[u8]) -> Vec<u8> {
+    fn bytes_of(command: u8, family: u8, rest: &[u8]) -> Vec<u8> {
         let length = u16::try_from(rest.len()).unwrap().to_be_bytes();
         [SIGNATURE, &[command, family], &length, rest].concat()
     }
@@ -165,12 +266,15 @@ mod tests {
         for (line, expected) in [
             (
                 "PROXY TCP4 192.0.2.7 198.51.100.1 56324 443",
-                whole("192.0.2.7"),
+                whole("192.0.2.7:56324", "198.51.100.1:443"),
             ),
-            ("PROXY TCP4 1.1.1.1 2.2.2.2 0 1", whole("1.1.1.1")),
+            (
+                "PROXY TCP4 1.1.1.1 2.2.2.2 0 1",
+                whole("1.1.1.1:0", "2.2.2.2:1"),
+            ),
             (
                 "PROXY TCP6 2001:db8::7 2001:db8::1 56324 443",
-                whole("2001:db8::7"),
+                whole("[2001:db8::7]:56324", "[2001:db8::1]:443"),
             ),
             ("PROXY UNKNOWN", ProxyHeader::Whole(None)),
             (
@@ -225,18 +329,16 @@ mod tests {
     #[test]
     fn version_2_names_the_client_and_its_other_fields_are_passed_over() {
         let four = [192, 0, 2, 7, 198, 51, 100, 1, 220, 4, 1, 187];
-        assert_eq!(read_all(&version_2(PROXY, TCP4, &four)), whole("192.0.2.7"));
+        let client = whole("192.0.2.7:56324", "198.51.100.1:443");
+        assert_eq!(read_all(&bytes_of(PROXY, TCP4, &four)), client);
         let fields = [&four[..], &[1, 0, 2, b'h', b'2']].concat();
-        assert_eq!(
-            read_all(&version_2(PROXY, TCP4, &fields)),
-            whole("192.0.2.7")
-        );
+        assert_eq!(read_all(&bytes_of(PROXY, TCP4, &fields)), client);
         let mut six = [0; 36];
         six[..4].copy_from_slice(&[0x20, 1, 0xd, 0xb8]);
         six[15] = 7;
         assert_eq!(
-            read_all(&version_2(PROXY, TCP6, &six)),
-            whole("2001:db8::7")
+            read_all(&bytes_of(PROXY, TCP6, &six)),
+            whole("[2001:db8::7]:0", "[::]:0")
         );
         for (command, family, rest) in [
             (LOCAL, 0, &[][..]),
@@ -246,7 +348,7 @@ mod tests {
             (PROXY, 0x31, &[0; 216]),
             (PROXY, 0x12, &four),
         ] {
-            let header = version_2(command, family, rest);
+            let header = bytes_of(command, family, rest);
             assert_eq!(read_all(&header), ProxyHeader::Whole(None), "{header:?}");
         }
     }
@@ -260,7 +362,7 @@ mod tests {
             (PROXY, TCP6, 35),
             (PROXY, 0, REST_MAX + 1),
         ] {
-            let header = version_2(command, family, &vec![0; rest]);
+            let header = bytes_of(command, family, &vec![0; rest]);
             assert_eq!(
                 read_all(&header),
                 ProxyHeader::Bad,
@@ -268,5 +370,50 @@ mod tests {
             );
         }
         assert_eq!(read(b"\r\n\r\n\0\r\nQUIT\r"), ProxyHeader::Bad);
+    }
+
+    #[test]
+    fn what_is_written_is_read_as_the_same() {
+        for (source, destination, line) in [
+            (
+                "192.0.2.7:56324",
+                "198.51.100.1:443",
+                "PROXY TCP4 192.0.2.7 198.51.100.1 56324 443\r\n",
+            ),
+            (
+                "[2001:db8::7]:1",
+                "[2001:db8::1]:65535",
+                "PROXY TCP6 2001:db8::7 2001:db8::1 1 65535\r\n",
+            ),
+        ] {
+            let ends = ends(source, destination);
+            assert_eq!(ProxyVersion::Text.of_client(ends), line.as_bytes());
+            for version in [ProxyVersion::Text, ProxyVersion::Binary] {
+                let header = version.of_client(ends);
+                assert_eq!(read_all(&header), ProxyHeader::Whole(Some(ends)));
+            }
+        }
+        // The example of the document, by hand.
+        let four = [192, 0, 2, 7, 198, 51, 100, 1, 220, 4, 1, 187];
+        let written = ProxyVersion::Binary.of_client(ends("192.0.2.7:56324", "198.51.100.1:443"));
+        assert_eq!(written, bytes_of(PROXY, TCP4, &four));
+        for version in [ProxyVersion::Text, ProxyVersion::Binary] {
+            assert_eq!(read_all(version.of_own()), ProxyHeader::Whole(None));
+        }
+    }
+
+    #[test]
+    fn addresses_of_both_families_are_written_as_one() {
+        for version in [ProxyVersion::Text, ProxyVersion::Binary] {
+            // A socket of IPv6 that takes IPv4 as well.
+            let mapped = ends("[::ffff:192.0.2.7]:5", "[::ffff:198.51.100.1]:6");
+            let header = version.of_client(mapped);
+            assert_eq!(read_all(&header), whole("192.0.2.7:5", "198.51.100.1:6"));
+            let header = version.of_client(ends("192.0.2.7:5", "[2001:db8::1]:6"));
+            assert_eq!(
+                read_all(&header),
+                whole("[::ffff:192.0.2.7]:5", "[2001:db8::1]:6")
+            );
+        }
     }
 }

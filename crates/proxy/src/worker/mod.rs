@@ -3,6 +3,7 @@
 
 pub(crate) mod leavers;
 mod load_reports;
+pub(crate) mod mirrors;
 mod requests;
 pub(crate) mod seats;
 mod shared;
@@ -20,6 +21,7 @@ use tidegate_core::picker::Picker;
 use crate::base::{Cluster, WorkerBase};
 use crate::config::requests::RequestConfig;
 use crate::config::{FIELDS, Limits, ProxyConfig};
+use crate::connection::ClientConnection;
 use crate::gate::delay::Delays;
 use crate::gate::queue::{Queue, SharedQueues};
 use crate::gate::source::AllSources;
@@ -32,10 +34,12 @@ use crate::upstream::{Pool, Upstream, UpstreamKey, UpstreamParts};
 use crate::wire::trace::TraceIds;
 use leavers::Leavers;
 pub use load_reports::{LoadReports, ReportCounts, ReportingNode};
+use mirrors::Mirrors;
 pub use requests::RequestSetter;
 use seats::{AllSeats, Seats};
 pub use shared::Shared;
 pub use sites::SiteSetter;
+pub(crate) use sites::{NodeOpening, NodeSpeech};
 use sites::{SiteSettings, Sites};
 
 /// Bytes that are read from a node beyond those of a buffer: a body that fills one comes in one read
@@ -58,6 +62,7 @@ pub(crate) struct Worker {
     pub(crate) sources: Arc<AllSources>,
     pub(crate) leavers: Leavers,
     pub(crate) traces: TraceIds,
+    pub(crate) mirrors: Mirrors,
     /// Makes connections to nodes.
     builder: RefCell<Builder>,
     /// What requests are to be served by.
@@ -127,6 +132,7 @@ impl Worker {
             sources: Arc::clone(&seats.sources),
             leavers: Leavers::default(),
             traces: TraceIds::default(),
+            mirrors: Mirrors::new(seed.rotate_left(32)),
             builder: RefCell::new(builder(&base.settings.limits())),
             requests,
             followed: Cell::new(0),
@@ -168,6 +174,16 @@ impl Worker {
             self.leavers
                 .follow(topology, self.base.due(self.base.settings.ticks().leaving));
             self.base.stats().follow(topology.version);
+        }
+    }
+
+    /// Drops idle connections to nodes that are this client connection's own, which is over.
+    pub(crate) fn end_introduction(&self, connection: &ClientConnection) {
+        if let Some(introduction) = connection.known_introduction() {
+            let mut pool = self.pool.borrow_mut();
+            for node in introduction.take_nodes() {
+                pool.forget(introduction.id, node);
+            }
         }
     }
 

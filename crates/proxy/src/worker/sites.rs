@@ -26,6 +26,7 @@ use crate::head::classify::{PriorityRules, SessionHash, SessionTables};
 use crate::record::reason::Reason;
 use crate::refusal::{Answers, Form};
 use crate::tls::{NodeTls, NodeTlsId};
+use crate::wire::proxy_header::ProxyVersion;
 
 /// The settings of all sites, by [`SiteId`], with what workers share of them.
 #[derive(Debug)]
@@ -92,6 +93,12 @@ impl SiteSetter {
         config.is_some_and(|it| it.node_http2)
     }
 
+    /// The header of the PROXY protocol that connections to a site's nodes begin with, if they do with one.
+    pub fn node_proxy_protocol(&self, site: SiteId) -> Option<ProxyVersion> {
+        let settings = self.0.load();
+        settings.configs.get(site.index())?.node_proxy_protocol
+    }
+
     /// How TLS is spoken with a site's nodes, if it is.
     pub fn node_tls(&self, site: SiteId) -> Option<Arc<NodeTls>> {
         let settings = self.0.load();
@@ -116,6 +123,8 @@ struct Ready {
     priorities: Vec<PriorityRules>,
     budgets: Vec<RetryBudget>,
     sticky: Vec<Option<StickySite>>,
+    /// Whether connections to nodes of any site begin with a header that names the client.
+    introduces: bool,
 }
 
 impl Sites {
@@ -135,6 +144,7 @@ impl Sites {
                 .map(|it| budget(it, workers, &base))
                 .collect(),
             sticky: configs.iter().map(|it| sticky(it, None)).collect(),
+            introduces: introduces(configs),
             settings,
         };
         Self {
@@ -170,6 +180,7 @@ impl Sites {
             priorities: priorities(configs),
             budgets,
             sticky: kept_sticky,
+            introduces: introduces(configs),
             settings: Arc::clone(&settings),
         };
     }
@@ -219,23 +230,36 @@ impl Sites {
         (!site.routes.is_empty()).then(|| Arc::clone(&site.routes))
     }
 
-    /// How TLS is spoken with the site's nodes, if it is.
-    pub(crate) fn node_tls(&self, site: SiteId) -> Option<Arc<NodeTls>> {
-        let ready = self.ready.borrow();
-        ready.settings.configs.get(site.index())?.node_tls.clone()
-    }
-
-    /// How the site's nodes are spoken to: by which rule of TLS, if it is one, and whether by HTTP/2.
-    #[inline]
-    pub(crate) fn node_speech(&self, site: SiteId) -> (Option<NodeTlsId>, bool) {
+    /// What comes first on a new connection to one of the site's nodes.
+    pub(crate) fn node_opening(&self, site: SiteId) -> NodeOpening {
         let ready = self.ready.borrow();
         let Some(config) = ready.settings.configs.get(site.index()) else {
-            return (None, false);
+            return NodeOpening::default();
         };
-        (
-            config.node_tls.as_ref().map(|it| it.id()),
-            config.node_http2,
-        )
+        NodeOpening {
+            proxy: config.node_proxy_protocol,
+            tls: config.node_tls.clone(),
+        }
+    }
+
+    /// How the site's nodes are spoken to.
+    #[inline]
+    pub(crate) fn node_speech(&self, site: SiteId) -> NodeSpeech {
+        let ready = self.ready.borrow();
+        let Some(config) = ready.settings.configs.get(site.index()) else {
+            return NodeSpeech::default();
+        };
+        NodeSpeech {
+            tls: config.node_tls.as_ref().map(|it| it.id()),
+            http2: config.node_http2,
+            introduces: config.node_proxy_protocol.is_some(),
+        }
+    }
+
+    /// Whether connections to nodes of any site begin with a header that names the client.
+    #[inline]
+    pub(crate) fn introduces(&self) -> bool {
+        self.ready.borrow().introduces
     }
 
     /// Where the session of a request wants it.
@@ -342,6 +366,31 @@ impl Sites {
             site.retries.add(1);
         }
     }
+}
+
+/// How a site's nodes are spoken to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct NodeSpeech {
+    /// By which rule of TLS, if by one.
+    pub(crate) tls: Option<NodeTlsId>,
+    /// Whether by HTTP/2.
+    pub(crate) http2: bool,
+    /// Whether a header of the PROXY protocol names the client.
+    pub(crate) introduces: bool,
+}
+
+/// What comes first on a new connection to a site's node.
+#[derive(Default)]
+pub(crate) struct NodeOpening {
+    /// The header of the PROXY protocol, if there is one.
+    pub(crate) proxy: Option<ProxyVersion>,
+    /// How TLS is spoken behind it, if it is.
+    pub(crate) tls: Option<Arc<NodeTls>>,
+}
+
+fn introduces(configs: &[SiteConfig]) -> bool {
+    let mut configs = configs.iter();
+    configs.any(|it| it.node_proxy_protocol.is_some())
 }
 
 fn priorities(configs: &[SiteConfig]) -> Vec<PriorityRules> {

@@ -1,6 +1,6 @@
-//! Metrics of requests that are sent again: retries, what the budget refused, and what came back unsent or not begun.
+//! Metrics of requests that are sent more than once: retries, what the budget refused, what came back unsent or not begun, and copies.
 
-use tidegate_proxy::Snapshot;
+use tidegate_proxy::{Mirrored, Snapshot};
 
 use crate::exposition::{Kind, Text};
 
@@ -35,6 +35,11 @@ pub(super) fn metrics(snapshot: &Snapshot, text: &mut Text) {
     ];
     for (name, help, value) in counters {
         text.family(name, Kind::Counter, help).count(&[], value);
+    }
+    let help = "Requests that were drawn to be copied for another site (mirror), by what became of the copy.";
+    let mut family = text.family("tidegate_mirrored", Kind::Counter, help);
+    for (outcome, count) in Mirrored::ALL.iter().zip(&snapshot.mirrored) {
+        family.count(&[("outcome", outcome.label())], *count);
     }
     let help = "Bytes of request bodies that are held now, to be sent again.";
     text.family("tidegate_held_body_bytes", Kind::Gauge, help)

@@ -140,6 +140,7 @@ impl Task {
             site: None,
             tls: None,
             http2: false,
+            proxy: None,
         };
         loop {
             let result = check(&target, config).await;

@@ -109,6 +109,7 @@ mod tests {
             site: Some("shop"),
             tls: None,
             http2: false,
+            proxy: None,
         };
         let command: Vec<_> = command.iter().map(ToString::to_string).collect();
         testing::runtime().block_on(ask(&target, &command, within))
@@ -186,6 +187,7 @@ mod tests {
             site: Some("shop"),
             tls: None,
             http2: false,
+            proxy: None,
         };
         testing::runtime().block_on(async {
             let begun = async {

@@ -28,7 +28,7 @@ const SERVING: u32 = 1;
 const OK: u32 = 0;
 
 pub(super) async fn ask(target: &Target<'_>, service: &str) -> Result<(), Unwell> {
-    let stream = connect_by(target.address, target.tls).await?;
+    let stream = connect_by(target).await?;
     let scheme = if target.tls.is_some() {
         "https"
     } else {

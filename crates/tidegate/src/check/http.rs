@@ -14,7 +14,7 @@ use super::{ANSWER_BYTES_MAX, Duplex, Target, Unwell, connect_by, contains};
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
 pub(super) async fn ask(target: &Target<'_>, wanted: &HttpCheck) -> Result<(), Unwell> {
-    let stream = connect_by(target.address, target.tls).await?;
+    let stream = connect_by(target).await?;
     let request = request(target, wanted).map_err(|_| CheckFailure::Malformed("HTTP"))?;
     match target.http2 {
         false => by_http1(stream, request, wanted).await,
@@ -153,6 +153,7 @@ mod tests {
                 site: None,
                 tls: None,
                 http2: false,
+                proxy: None,
             };
             let result = ask(&target, &wanted).await;
             (result, server.await.unwrap())

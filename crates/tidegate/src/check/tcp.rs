@@ -1,19 +1,12 @@
 //! `tcp`: a connection; and, where they are set, bytes that are sent and bytes that must come.
 
-use std::net::SocketAddr;
-
 use tidegate_core::topology::{BytesCheck, CheckFailure};
-use tidegate_proxy::NodeTls;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::{ANSWER_BYTES_MAX, PIECE_BYTES, Unwell, connect_by, contains};
+use super::{ANSWER_BYTES_MAX, PIECE_BYTES, Target, Unwell, connect_by, contains};
 
-pub(super) async fn ask(
-    address: SocketAddr,
-    tls: Option<&NodeTls>,
-    wanted: &BytesCheck,
-) -> Result<(), Unwell> {
-    let mut stream = connect_by(address, tls).await?;
+pub(super) async fn ask(target: &Target<'_>, wanted: &BytesCheck) -> Result<(), Unwell> {
+    let mut stream = connect_by(target).await?;
     if *wanted == BytesCheck::NOTHING {
         return Ok(());
     }
@@ -69,7 +62,15 @@ mod tests {
                     tokio::task::yield_now().await;
                 }
             };
-            tokio::join!(ask(address, None, &wanted), server).0
+            let target = Target {
+                address,
+                node: "n1",
+                site: None,
+                tls: None,
+                http2: false,
+                proxy: None,
+            };
+            tokio::join!(ask(&target, &wanted), server).0
         })
     }
 

@@ -22,7 +22,7 @@ use super::group::GroupFile;
 use super::policy::PolicySetting;
 use super::reconfigure::{ReconfigureFile, SiteNodesFile};
 use super::reported::{ObjectFile, PeriodsFile};
-use super::route::{RouteFile, RouteTimeoutsFile};
+use super::route::{MirrorFile, RouteFile, RouteTimeoutsFile};
 use super::setting::{Encoded, KeyDocs, Table, TableDocs, inline};
 use super::soft_limits::{AgentSoftLimitsFile, SoftLimitsFile};
 use super::sticky::StickyFile;
@@ -66,6 +66,7 @@ pub(super) fn sections() -> Vec<(&'static str, TableDocs)> {
         ("[[site]]", SiteFile::docs()),
         ("[[site.route]]", RouteFile::docs()),
         ("[[site.route]] timeouts = { … }", RouteTimeoutsFile::docs()),
+        ("[[site.route]] mirror = { … }", MirrorFile::docs()),
         ("[[site]] policy = { … }", PolicySetting::table_docs()),
         (ADMISSION, AdmissionFile::docs()),
         (

@@ -199,6 +199,9 @@ table! {
         /// What is spoken with its nodes: `h2` is HTTP/2, from the first byte or as TLS agrees on it, which servers of gRPC want. See
         /// [http2.md](http2.md).
         node_protocol: ProtocolName = ProtocolName::Http1;
+        /// Begin each connection to its nodes, before TLS, with a header of the PROXY protocol of this version, which says whose
+        /// connection it is; then each client's connection has its own to the nodes. See [proxy-protocol.md](proxy-protocol.md). Not set: none.
+        node_proxy_protocol: Option<u32> = None, in Some(1)..=Some(2);
     }
 }
 

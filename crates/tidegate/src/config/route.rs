@@ -7,8 +7,8 @@ use std::time::Duration;
 use http::header::HOST;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use tidegate_proxy::{
-    HeaderChanges, PathPattern, RouteAction, RouteConditions, RouteConfig, RouteTimeouts, Template,
-    Wanted, is_framing, is_served,
+    HeaderChanges, MirrorConfig, PathPattern, RouteAction, RouteConditions, RouteConfig,
+    RouteTimeouts, Template, Wanted, is_framing, is_served,
 };
 
 use super::answers::Named;
@@ -65,6 +65,18 @@ table! {
         timeouts: RouteTimeoutsFile = defaults();
         /// In place of the site's `retry_on`; `[]`: no status.
         retry_on: Option<Vec<At<u32>>> = None;
+        /// Another site that gets copies of some of its requests, like `{ to = "next", share = 0.01 }`. Not set: none does.
+        mirror: Option<MirrorFile> = None;
+    }
+}
+
+table! {
+    /// Copies of a route's requests for another site ([mirroring.md](mirroring.md)).
+    pub(crate) struct MirrorFile {
+        /// The other site's name.
+        to: String;
+        /// So many of the route's requests, at random: 0.01 is one of a hundred.
+        share: f64, in 0.0..=1.0;
     }
 }
 
@@ -173,6 +185,10 @@ impl Reading<'_, '_> {
             response_headers: response_headers?,
             timeouts: self.route.timeouts.timeouts(),
             retry_on: retry_on?,
+            mirror: self.route.mirror.value.as_ref().map(|it| MirrorConfig {
+                to: it.to.value.clone(),
+                share: it.share.value,
+            }),
         };
         self.does_something(&config).then_some(config)
     }
@@ -193,6 +209,11 @@ impl Reading<'_, '_> {
         if !forwards && config.retry_on.is_some() {
             let message = "no node is asked again: the route answers by itself";
             self.problem(self.route.retry_on.place(), message, "here");
+            return false;
+        }
+        if !forwards && config.mirror.is_some() {
+            let message = "no copy is made: the route answers by itself";
+            self.problem(self.route.mirror.place(), message, "here");
             return false;
         }
         true

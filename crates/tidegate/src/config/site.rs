@@ -8,8 +8,8 @@ use http::HeaderName;
 use tidegate_core::admission::AdmissionKind;
 use tidegate_core::retry_budget::RetryConfig;
 use tidegate_proxy::{
-    AnswerConfig, CustomBody, LimitStatus, PriorityConfig, Quota, SessionConfig, SessionSource,
-    SiteConfig, StickySecret,
+    AnswerConfig, CustomBody, LimitStatus, PriorityConfig, ProxyVersion, Quota, SessionConfig,
+    SessionSource, SiteConfig, StickySecret,
 };
 
 use super::answers::{Named, PriorityFile, SessionFile};
@@ -18,6 +18,7 @@ use super::file::{AdmissionFile, SiteFile};
 use super::problem::{Problem, Problems};
 use super::route;
 use super::setting::At;
+use super::tls::ProtocolName;
 
 /// Bytes that a header's or a cookie's name has beside letters and digits (RFC 9110 §5.6.2).
 const TOKEN_BYTES: &[u8] = b"!#$%&'*+-.^_`|~";
@@ -47,6 +48,7 @@ pub(super) fn config(
         None => Some(None),
         Some(sticky) => checker.sticky(sticky, &site.sticky, secrets).map(Some),
     };
+    checker.shared_connections(site);
     let routes = route::configs(&site.route, folder, checker.problems);
     let retry_on = route::retry_statuses(&site.retry_on, checker.problems);
     Some(SiteConfig {
@@ -64,6 +66,10 @@ pub(super) fn config(
         // It is read with the other certificates.
         node_tls: None,
         node_http2: false,
+        node_proxy_protocol: site.node_proxy_protocol.value.map(|it| match it {
+            1 => ProxyVersion::Text,
+            _ => ProxyVersion::Binary,
+        }),
         is_tcp: false,
     })
 }
@@ -83,6 +89,24 @@ impl Checker<'_, '_> {
         label: impl Into<String>,
     ) {
         self.problems.push(Problem::new(at, message, label));
+    }
+
+    /// What a header has said of a connection holds for all that comes on it.
+    fn shared_connections(&mut self, site: &SiteFile) {
+        if site.node_proxy_protocol.is_some() && site.node_protocol.value == ProtocolName::Http2 {
+            let message = "connections that clients share cannot say whose they are";
+            let label = "not with `node_protocol = \"h2\"`";
+            let problem = Problem::new(site.node_proxy_protocol.place(), message, label);
+            let problem = problem.context(
+                site.node_protocol.place(),
+                "requests of all clients share these",
+            );
+            self.problems.push(
+                problem.help(
+                    "leave one of them out: `X-Forwarded-For` says of each request whose it is",
+                ),
+            );
+        }
     }
 
     fn answers(&mut self, site: &SiteFile, nodes: usize, folder: &Path) -> Option<AnswerConfig> {

@@ -2,6 +2,7 @@
 
 mod discover;
 pub(super) mod listeners;
+mod mirror;
 mod moves;
 mod node_tls;
 mod read;
@@ -48,6 +49,7 @@ use super::{
 };
 use crate::secret_file;
 use crate::token::Token;
+use mirror::is_mirrored;
 use without_effect::has_listener;
 
 /// Threads that serve requests.
@@ -276,6 +278,7 @@ impl Checker<'_> {
         let acme = self.acme(file);
         self.tcp_sites(&file.listener, &file.site);
         self.without_effect(file);
+        self.mirrors(file);
         let sites = self.sites(file);
         // A broken shared key is reported once, not for every node.
         let key_file = &file.load.key_file;
@@ -456,7 +459,8 @@ impl Checker<'_> {
         self.names("site", &names);
         let mut served = BTreeMap::new();
         for site in sites {
-            self.routes(site, has_listener(file, site), &mut served);
+            let gets = has_listener(file, site) || is_mirrored(file, site);
+            self.routes(site, gets, &mut served);
             self.limits(site);
         }
         let mut spec = |site: &At<SiteFile>| SiteSpec {

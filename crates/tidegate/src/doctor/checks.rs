@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tidegate_core::topology::{CheckConfig, CheckRequest, CheckResult};
 use tidegate_node::AgentConfig;
-use tidegate_proxy::NodeTls;
+use tidegate_proxy::{NodeTls, ProxyVersion};
 use tidegate_remote::clock;
 
 use super::{Diagnosis, at_once, runtime};
@@ -33,6 +33,8 @@ struct Asked<'a> {
     tls: Option<&'a NodeTls>,
     /// Whether HTTP/2 is spoken with them.
     http2: bool,
+    /// The header of the PROXY protocol that connections to them begin with, if they do with one.
+    proxy: Option<ProxyVersion>,
 }
 
 /// How a check went; none of it if this machine could not ask.
@@ -46,6 +48,7 @@ pub(super) fn of_sites(config: &Config, front_end: &FrontEnd) -> Vec<Diagnosis> 
         let config = front_end.sites.get(node.site.index());
         let tls = config.and_then(|it| it.node_tls.as_deref());
         let http2 = config.is_some_and(|it| it.node_http2);
+        let proxy = config.and_then(|it| it.node_proxy_protocol);
         site.into_iter().flat_map(move |site| {
             site.health.checks.iter().map(move |check| {
                 let mut address = node.address;
@@ -57,6 +60,7 @@ pub(super) fn of_sites(config: &Config, front_end: &FrontEnd) -> Vec<Diagnosis> 
                     check,
                     tls: tls.filter(|_| check.tls),
                     http2: http2 && check.port.is_none(),
+                    proxy: proxy.filter(|_| check.port.is_none()),
                 }
             })
         })
@@ -74,6 +78,7 @@ pub(super) fn of_agent(config: &Config, agent: &AgentConfig) -> Vec<Diagnosis> {
         check: &check.config,
         tls: None,
         http2: false,
+        proxy: None,
     });
     ask_all(config, &all.collect::<Vec<_>>())
 }
@@ -108,6 +113,7 @@ fn ask(asked: &Asked<'_>, is_own_user: bool) -> Diagnosis {
         site: asked.site,
         tls: asked.tls,
         http2: asked.http2,
+        proxy: asked.proxy,
     };
     let answer = check::check(&target, asked.check);
     let answer = runtime().map(|runtime| runtime.block_on(answer));
@@ -218,6 +224,7 @@ mod tests {
             check,
             tls: None,
             http2: false,
+            proxy: None,
         }
     }
 

@@ -18,6 +18,7 @@ mod node_file;
 mod operators;
 mod plan;
 pub(crate) mod requests;
+mod unseen;
 mod wanted;
 pub(crate) mod watch;
 
@@ -34,9 +35,7 @@ use tidegate_core::throttle::SetBy;
 use tidegate_core::topology::discovered::Announced;
 use tidegate_core::topology::{ClusterChange, Edit, SiteSpec};
 use tidegate_culprits::live::Asks;
-use tidegate_proxy::{
-    ListenerSetter, LogConfig, LogReopener, RequestSetter, Shared, SiteConfig, SiteSetter,
-};
+use tidegate_proxy::{ListenerSetter, LogConfig, LogReopener, RequestSetter, Shared, SiteSetter};
 use tidegate_remote::clock;
 use tokio::sync::{Mutex, Semaphore, watch as channel};
 use tokio::time::timeout;
@@ -55,6 +54,7 @@ use node_file::NodeFile;
 pub(crate) use operators::NodeEdit;
 use plan::Plan;
 use requests::{held_max, request_config, share_open_files};
+use unseen::unseen;
 pub(crate) use wanted::OtherNodes;
 use wanted::{Wanted, WholeCluster, gone};
 
@@ -737,54 +737,5 @@ impl LiveCluster {
                 output.event("reload_failed", &text);
             }
         }
-    }
-}
-
-/// What changes without a change in the file: files that it names have other contents.
-fn unseen(before: &Begun, after: &Begun) -> Vec<String> {
-    let reads = after.wanted.reads.iter();
-    let keys = reads.filter(|(name, read)| {
-        let was = before.wanted.reads.get(*name);
-        was.is_some_and(|was| other_keys(was, read))
-    });
-    let keys = keys.count();
-    let keys = (keys > 0).then(|| format!("{keys} nodes have other keys"));
-    let sites = after.wanted.cluster.sites.iter().zip(&after.wanted.sites);
-    let sites = sites.flat_map(|(site, config)| {
-        let mut was = before.wanted.cluster.sites.iter().zip(&before.wanted.sites);
-        let was = was.find(|(it, _)| it.name == site.name).map(|it| it.1);
-        let other = |is_other: fn(&SiteConfig, &SiteConfig) -> bool, what: &str| {
-            let is_other = was.is_some_and(|was| is_other(was, config));
-            is_other.then(|| format!("site {} has other {what}", site.name))
-        };
-        let bodies = |was: &SiteConfig, is: &SiteConfig| !was.bodies().eq(is.bodies());
-        let secrets =
-            |was: &SiteConfig, is: &SiteConfig| was.sticky_secrets() != is.sticky_secrets();
-        let rules = was.and_then(|was| was.node_tls.as_ref().zip(config.node_tls.as_ref()));
-        let believes_other = rules.is_some_and(|(was, is)| !was.is_same(is));
-        let site = &site.name;
-        let rules = believes_other.then(|| {
-            format!(
-                "site {site} believes other certificates of its nodes, or shows them another one"
-            )
-        });
-        let speaks_other = was.is_some_and(|was| was.node_http2 != config.node_http2);
-        let versions = speaks_other.then(|| {
-            format!("new connections to the nodes of site {site} speak another version of HTTP")
-        });
-        [
-            other(bodies, "bodies of answers"),
-            other(secrets, "keys of its cookies"),
-            versions,
-            rules,
-        ]
-    });
-    keys.into_iter().chain(sites.flatten()).collect()
-}
-
-fn other_keys(before: &NodeRead, after: &NodeRead) -> bool {
-    match (before, after) {
-        (NodeRead::Udp { keys: before, .. }, NodeRead::Udp { keys: after, .. }) => before != after,
-        _ => false,
     }
 }

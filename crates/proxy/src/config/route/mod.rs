@@ -26,6 +26,17 @@ pub struct RouteConfig {
     pub timeouts: RouteTimeouts,
     /// In place of its site's [`retry_on`](super::site::SiteConfig::retry_on), where it is set.
     pub retry_on: Option<Vec<u16>>,
+    /// Another site that gets copies of some of them; none: none does.
+    pub mirror: Option<MirrorConfig>,
+}
+
+/// Which requests another site gets copies of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MirrorConfig {
+    /// The site's name.
+    pub to: String,
+    /// So many of them all, 0 to 1, at random.
+    pub share: f64,
 }
 
 impl RouteConfig {

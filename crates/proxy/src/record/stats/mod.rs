@@ -36,6 +36,7 @@ pub(crate) use histogram::{Histogram, Sample};
 pub use snapshot::{NodeSnapshot, SiteSnapshot, Snapshot};
 
 use crate::record::log::{Recent, Ring};
+use crate::record::mirrored::Mirrored;
 use crate::record::reason::{Ending, Reason};
 use crate::tls::{Handshake, HandshakeFailure};
 
@@ -212,6 +213,8 @@ pub(crate) struct WorkerStats {
     pub(crate) retries_denied: Counter,
     /// Retries in place of an answer, for its status.
     pub(crate) status_retries: Counter,
+    /// Requests that were drawn to be copied for another site, as in [`Mirrored::ALL`].
+    pub(crate) mirrored: [Counter; Mirrored::ALL.len()],
     /// Requests that came back unsent from a stale connection.
     pub(crate) stale: Counter,
     /// Requests with a body that were sent again, because their node had not begun.
@@ -262,6 +265,7 @@ impl WorkerStats {
             retries: Counter::default(),
             retries_denied: Counter::default(),
             status_retries: Counter::default(),
+            mirrored: Default::default(),
             stale: Counter::default(),
             replays: Counter::default(),
             held_bytes: Counter::default(),

@@ -86,6 +86,8 @@ pub struct Snapshot {
     pub retries_denied: u64,
     /// Retries in place of an answer, for its status; they are among `retries`.
     pub status_retries: u64,
+    /// Requests that were drawn to be copied for another site, as in [`Mirrored::ALL`](crate::Mirrored).
+    pub mirrored: Vec<u64>,
     /// Requests that came back unsent from a connection that the node had closed.
     pub stale: u64,
     /// Requests with a body that were sent again, because their node had not begun.
@@ -187,6 +189,10 @@ impl Snapshot {
         self.retries += worker.retries.get();
         self.retries_denied += worker.retries_denied.get();
         self.status_retries += worker.status_retries.get();
+        self.mirrored.resize(worker.mirrored.len(), 0);
+        for (total, count) in self.mirrored.iter_mut().zip(&worker.mirrored) {
+            *total += count.get();
+        }
         self.stale += worker.stale.get();
         self.replays += worker.replays.get();
         self.held_bytes += worker.held_bytes.get();
