@@ -49,6 +49,7 @@ mod worker;
 
 pub use base::TICK;
 pub use config::listener::{ListenerAnswers, ListenerConfig, ListenerPlan, Protocols};
+pub use config::log_fields::{LogField, LogFieldError, LogFields};
 pub use config::requests::RequestConfig;
 pub use config::route::{
     HeaderChanges, MirrorConfig, PathPattern, PathPatternError, RouteAction, RouteConditions,

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 
 use super::clock::Ticks;
+use crate::config::log_fields::LogFields;
 use crate::config::requests::RequestConfig;
 use crate::config::route::RouteTimeouts;
 use crate::config::{ForwardedConfig, Limits, LogFormat, SourceLimits, Timeouts, TraceSampling};
@@ -25,7 +26,7 @@ pub(crate) struct Settings {
     ticks: Cell<Ticks>,
     /// The present request's route has some of its own.
     of_route: Cell<bool>,
-    node_header: Cell<bool>,
+    looks_at_answers: Cell<bool>,
     log: Cell<LogFormat>,
     keeps_recent: Cell<bool>,
     traces: Cell<Option<TraceSampling>>,
@@ -39,7 +40,7 @@ impl Settings {
             limits: Cell::new(config.limits),
             ticks: Cell::new(Ticks::new(&config.timeouts, &config.limits)),
             of_route: Cell::new(false),
-            node_header: Cell::new(config.node_header),
+            looks_at_answers: Cell::new(config.looks_at_answers()),
             log: Cell::new(config.log),
             keeps_recent: Cell::new(config.recent > 0),
             traces: Cell::new(config.forwarded.traceparent),
@@ -55,7 +56,7 @@ impl Settings {
             limits: worker.limits.clone(),
             ticks: worker.ticks.clone(),
             of_route: Cell::new(false),
-            node_header: worker.node_header.clone(),
+            looks_at_answers: worker.looks_at_answers.clone(),
             log: worker.log.clone(),
             keeps_recent: worker.keeps_recent.clone(),
             traces: worker.traces.clone(),
@@ -100,7 +101,7 @@ impl Settings {
         self.version.set(version);
         self.limits.set(config.limits);
         self.ticks.set(Ticks::new(&config.timeouts, &config.limits));
-        self.node_header.set(config.node_header);
+        self.looks_at_answers.set(config.looks_at_answers());
         self.log.set(config.log);
         self.keeps_recent.set(config.recent > 0);
         self.traces.set(config.forwarded.traceparent);
@@ -144,13 +145,23 @@ impl Settings {
         self.config.borrow().timeouts
     }
 
+    /// Whether heads of answers are to name their node, or are logged.
+    pub(crate) fn looks_at_answers(&self) -> bool {
+        self.looks_at_answers.get()
+    }
+
     pub(crate) fn names_node(&self) -> bool {
-        self.node_header.get()
+        self.config.borrow().node_header
     }
 
     /// The form of the access log's lines.
     pub(crate) fn log_format(&self) -> LogFormat {
         self.log.get()
+    }
+
+    /// The fields of those that are JSON.
+    pub(crate) fn log_fields(&self) -> Ref<'_, LogFields> {
+        Ref::map(self.config.borrow(), |config| &config.log_fields)
     }
 
     /// Whether the last requests are kept.

@@ -2,6 +2,7 @@
 //! elsewhere.
 
 pub(crate) mod listener;
+pub(crate) mod log_fields;
 pub(crate) mod requests;
 pub(crate) mod route;
 pub(crate) mod site;
@@ -19,6 +20,7 @@ use tidegate_core::time::Timestamp;
 use crate::sockets::Ports;
 pub use crate::wire::trace::TraceSampling;
 use listener::ListenerConfig;
+use log_fields::LogFields;
 use site::SiteConfig;
 
 /// Limits; each has a named refusal.
@@ -288,6 +290,8 @@ pub enum LogTarget {
 pub struct LogConfig {
     /// Its form.
     pub format: LogFormat,
+    /// Its fields, where it is JSON.
+    pub fields: LogFields,
     /// Its place.
     pub target: LogTarget,
     /// How many of the last requests each worker remembers for `why`; 0: none.
@@ -298,6 +302,7 @@ impl Default for LogConfig {
     fn default() -> Self {
         Self {
             format: LogFormat::default(),
+            fields: LogFields::default(),
             target: LogTarget::default(),
             recent: 256,
         }

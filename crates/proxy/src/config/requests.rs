@@ -1,5 +1,6 @@
 //! What requests are served by, whatever their site. It changes while the data plane runs.
 
+use super::log_fields::LogFields;
 use super::{ForwardedConfig, Limits, LogFormat, Timeouts};
 
 /// See the module.
@@ -15,6 +16,16 @@ pub struct RequestConfig {
     pub node_header: bool,
     /// The form of the access log's lines.
     pub log: LogFormat,
+    /// Their fields, where they are JSON.
+    pub log_fields: LogFields,
     /// How many of the last requests each worker remembers for `why`; 0: none.
     pub recent: usize,
+}
+
+impl RequestConfig {
+    /// Whether something is to be done with each answer's head.
+    pub(crate) fn looks_at_answers(&self) -> bool {
+        let logged = self.log == LogFormat::Json && self.log_fields.are_of_response();
+        self.node_header || logged
+    }
 }

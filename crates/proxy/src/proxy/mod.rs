@@ -356,6 +356,7 @@ fn take_requests(config: &mut ProxyConfig) -> RequestConfig {
         forwarded: std::mem::take(&mut config.forwarded),
         node_header: config.node_header,
         log: config.log.format,
+        log_fields: config.log.fields.clone(),
         recent: config.log.recent,
     }
 }

@@ -15,6 +15,8 @@ use log::{Line, Logger, Recent, Ring, Tail};
 use observed::Observer;
 use stats::WorkerStats;
 
+use crate::config::log_fields::LogFields;
+
 /// Where a worker counts and logs.
 pub(crate) struct WorkerRecord {
     stats: Arc<WorkerStats>,
@@ -45,8 +47,8 @@ impl WorkerRecord {
         &self.stats
     }
 
-    pub(crate) fn log(&self, line: &Line, tail: &Tail<'_>) {
-        self.logger.borrow_mut().end(line, tail);
+    pub(crate) fn log(&self, line: &Line, fields: &LogFields, tail: &Tail<'_>) {
+        self.logger.borrow_mut().end(line, fields, tail);
     }
 
     pub(crate) fn flush_log(&self) {

@@ -45,6 +45,7 @@ impl RequestGuard {
             let target = request.uri().path_and_query();
             state.line.begin(
                 format,
+                &client.connection.settings.log_fields(),
                 &Head {
                     unix_nanos: worker.base.clock.unix_nanos(now),
                     client: client.connection.client_text(),
@@ -147,6 +148,14 @@ impl RequestGuard {
         }
         state.upstream_us = Some(micros);
         state.answers = Some(outcome_of(status));
+    }
+
+    /// The answer's head is as its client gets it.
+    pub(crate) fn log_answer(&mut self, headers: &HeaderMap) {
+        if let Some((client, state)) = &mut self.inner {
+            let fields = client.connection.settings.log_fields();
+            state.line.answer(&fields, headers);
+        }
     }
 
     /// The node's answer is not passed on, as another one is asked: it counts there all the same.
@@ -269,6 +278,7 @@ pub(crate) fn enter_headless(client: &Client, reason: Reason) {
     state.words = Words::default();
     state.line.begin(
         client.connection.settings.log_format(),
+        &client.connection.settings.log_fields(),
         &Head {
             unix_nanos: worker.base.clock.unix_nanos(now),
             client: client.connection.client_text(),

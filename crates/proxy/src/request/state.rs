@@ -194,7 +194,7 @@ impl RequestState {
             bytes_in: uploaded,
         };
         if self.line.has_begun() {
-            self.log(worker, &ended, now);
+            self.log(client, &ended, now);
         }
         if client.connection.settings.keeps_recent() {
             let client = client.connection.client;
@@ -211,7 +211,8 @@ impl RequestState {
         self.throttled = None;
     }
 
-    fn log(&self, worker: &Worker, ended: &RequestEnd<'_>, now: Timestamp) {
+    fn log(&self, client: &Client, ended: &RequestEnd<'_>, now: Timestamp) {
+        let worker = &client.worker;
         let RequestEnd {
             ticket,
             throttled,
@@ -242,7 +243,8 @@ impl RequestState {
             experiment_us: (self.delayed).map(|it| it.delayed(now).as_micros() as u64),
             reason,
         };
-        worker.base.record.log(&self.line, &tail);
+        let fields = client.connection.settings.log_fields();
+        worker.base.record.log(&self.line, &fields, &tail);
     }
 
     /// When its wait for a node ended: when one was chosen, or with the request where none ever was.

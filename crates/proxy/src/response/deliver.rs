@@ -70,8 +70,8 @@ pub(crate) fn deliver(
     }
     change_by_route(&mut guard, &mut parts.headers);
     stick(client, &mut guard, &mut parts.headers);
-    if settings.names_node() {
-        name_node(worker, &mut guard, &mut parts.headers);
+    if settings.looks_at_answers() {
+        look_at(client, &mut guard, &mut parts.headers);
     }
     parts.version = Version::HTTP_11;
     if upgraded {
@@ -147,6 +147,7 @@ pub(crate) fn routed(
     is_whole: bool,
 ) -> Response<ResponseBody> {
     let mut response = answer.map(ResponseBody::from);
+    guard.log_answer(response.headers());
     let bytes = response.body().size_hint().lower();
     guard.answer(response.status().as_u16(), bytes, is_whole);
     settle_connection(&client.connection, &mut response);
@@ -168,6 +169,7 @@ pub(crate) fn refused(mut guard: RequestGuard, reason: Reason) -> Response<Respo
     if let Some(client) = guard.client() {
         settle_connection(&client.connection, &mut response);
     }
+    guard.log_answer(response.headers());
     let bytes = response.body().size_hint().lower();
     let status = match reason.status().as_u16() {
         CLIENT_CLOSED => CLIENT_CLOSED,
@@ -239,7 +241,15 @@ fn read_load(worker: &Worker, guard: &mut RequestGuard, headers: &mut http::Head
     }
 }
 
+/// The head is all but what says how it is sent.
 #[cold]
+fn look_at(client: &Client, guard: &mut RequestGuard, headers: &mut http::HeaderMap) {
+    if client.connection.settings.names_node() {
+        name_node(&client.worker, guard, headers);
+    }
+    guard.log_answer(headers);
+}
+
 fn name_node(worker: &Worker, guard: &mut RequestGuard, headers: &mut http::HeaderMap) {
     let Some(ticket) = guard.state().and_then(|state| state.ticket.as_ref()) else {
         return;

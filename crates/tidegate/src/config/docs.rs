@@ -15,10 +15,11 @@ use super::culprits::CulpritsFile;
 use super::discover::{DiscoverFile, DiscoverLoadFile, DnsFile};
 use super::file::{
     AdminFile, AdmissionFile, AgentFile, CapacityFile, ClusterFile, ConfigFile, ForwardedFile,
-    LimitsFile, ListenerFile, LoadFile, LogFile, NodeFile, NodeLoadFile, PerSourceFile,
-    ProcessFile, SiteFile, StateTable, TimeoutsFile,
+    LimitsFile, ListenerFile, LoadFile, NodeFile, NodeLoadFile, PerSourceFile, ProcessFile,
+    SiteFile, StateTable, TimeoutsFile,
 };
 use super::group::GroupFile;
+use super::log::LogFile;
 use super::policy::PolicySetting;
 use super::reconfigure::{ReconfigureFile, SiteNodesFile};
 use super::reported::{ObjectFile, PeriodsFile};

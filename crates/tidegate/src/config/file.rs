@@ -20,6 +20,7 @@ use super::check::CheckFiles;
 use super::culprits::CulpritsFile;
 use super::discover::{DiscoverFile, DnsFile};
 use super::group::GroupFile;
+use super::log::LogFile;
 use super::policy::PolicySetting;
 use super::reconfigure::{ReconfigureFile, SiteNodesFile};
 use super::reported::{
@@ -662,18 +663,6 @@ table! {
     }
 }
 
-table! {
-    /// The access log.
-    pub(crate) struct LogFile {
-        /// How a line looks.
-        access: LogFormat = LogFormat::Off;
-        /// The file to append to; not set is standard output. Relative to this file.
-        file: Option<PathBuf> = None;
-        /// The last requests that each worker remembers for `tidegate why`.
-        recent: u32 = 256, in 0..=65_536;
-    }
-}
-
 names! {
     /// What becomes of a request without a trace.
     pub(crate) enum TraceparentName as "treatment of traces" {
@@ -681,18 +670,6 @@ names! {
         Pass = "pass",
         /// It gets one.
         Make = "make",
-    }
-}
-
-names! {
-    /// Formats of the access log.
-    pub(crate) enum LogFormat as "log format" {
-        /// No access log.
-        Off = "off",
-        /// One JSON object a line.
-        Json = "json",
-        /// The combined log format of Apache and nginx, with Tidegate's fields behind it.
-        Combined = "combined",
     }
 }
 

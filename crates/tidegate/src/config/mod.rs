@@ -28,6 +28,7 @@ mod group;
 #[cfg(any(test, feature = "fuzzing"))]
 #[path = "../../../../fuzz/invariants/config.rs"]
 pub(crate) mod invariants;
+mod log;
 #[cfg(test)]
 mod man_page;
 mod mode;

@@ -22,7 +22,7 @@ use tidegate_core::topology::routes::{RouteError, Routes};
 use tidegate_core::topology::{ClusterSpec, NodeSpec, SiteId, SiteSpec};
 use tidegate_core::units::format_duration;
 use tidegate_node::{AgentConfig, MovesConfig, RUNGS};
-use tidegate_proxy::{ForwardedConfig, LogConfig, LogTarget, Ports, SiteConfig, TraceSampling};
+use tidegate_proxy::{ForwardedConfig, Ports, SiteConfig, TraceSampling};
 use tidegate_remote::udp::Network;
 use tidegate_remote::udp::key_file::{KeyFile, Master, NAME_MAX, NodeKey, is_name};
 use tidegate_reported::Secret;
@@ -35,8 +35,7 @@ use super::culprits::class_names;
 use super::discover::{PlannedKeys, ReadPlan};
 use super::file::{
     AGENT_PORT, AdmissionFile, AgentFile, ConfigFile, ForwardedFile, ListenerFile, LoadFile,
-    LogFile, LogFormat, NodeFile, RoleName, ScopeName, SiteFile, TraceparentName,
-    WithoutRecordsName,
+    NodeFile, RoleName, ScopeName, SiteFile, TraceparentName, WithoutRecordsName,
 };
 use super::problem::{Problem, Problems};
 use super::reconfigure::{reconfigure, warm_up};
@@ -70,7 +69,7 @@ pub(super) struct Checker<'p> {
     unread: Vec<PathBuf>,
     issuing: Issuing,
     /// What is sound and perhaps not meant.
-    notes: Vec<String>,
+    pub(super) notes: Vec<String>,
     pub(super) problems: &'p mut Problems,
 }
 
@@ -293,6 +292,7 @@ impl Checker<'_> {
         self.load(&file.load);
         self.workers(&file.limits.workers);
         let forwarded = self.forwarded(&file.forwarded);
+        let log = self.log(&file.log);
         let site_configs = self.site_configs(file);
         let names: Vec<_> = file.group.iter().map(|group| &group.name).collect();
         self.names("group", &names);
@@ -334,7 +334,7 @@ impl Checker<'_> {
             forwarded: forwarded?,
             node_header: file.forwarded.node_header.value,
             sites: site_configs?,
-            log: self.log(&file.log),
+            log: log?,
             throttles,
             culprits,
             reconfigure: reconfigure(file, engine, self.problems),
@@ -415,21 +415,6 @@ impl Checker<'_> {
             underscores: file.underscores.value,
             via: via.clone(),
         })
-    }
-
-    fn log(&self, file: &LogFile) -> LogConfig {
-        LogConfig {
-            format: match file.access.value {
-                LogFormat::Off => tidegate_proxy::LogFormat::Off,
-                LogFormat::Json => tidegate_proxy::LogFormat::Json,
-                LogFormat::Combined => tidegate_proxy::LogFormat::Combined,
-            },
-            target: match &file.file.value {
-                None => LogTarget::Stdout,
-                Some(path) => LogTarget::File(self.path(path)),
-            },
-            recent: file.recent.value as usize,
-        }
     }
 
     fn presence(&mut self, file: &ConfigFile) {

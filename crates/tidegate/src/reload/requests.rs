@@ -25,6 +25,7 @@ pub(crate) fn request_config(front_end: &FrontEnd) -> RequestConfig {
         forwarded: front_end.forwarded.clone(),
         node_header: front_end.node_header,
         log: front_end.log.format,
+        log_fields: front_end.log.fields.clone(),
         recent: front_end.log.recent,
     }
 }

@@ -19,90 +19,7 @@ macro_rules! put {
         debug_assert!(written.is_ok(), "a Vec takes all");
     }};
 }
-
-pub(super) fn json_head(out: &mut Vec<u8>, head: &Head<'_>) {
-    out.extend_from_slice(b"{\"time\":\"");
-    rfc3339(out, head.unix_nanos);
-    out.extend_from_slice(b"\",\"client\":\"");
-    out.extend_from_slice(head.client.as_bytes());
-    out.extend_from_slice(b"\",\"method\":");
-    json_string(out, head.method.as_bytes());
-    out.extend_from_slice(b",\"host\":");
-    json_optional(out, head.host());
-    out.extend_from_slice(b",\"path\":");
-    json_string(out, head.target());
-    out.extend_from_slice(b",\"version\":\"");
-    out.extend_from_slice(head.version().as_bytes());
-    out.extend_from_slice(b"\",\"referer\":");
-    json_optional(out, head.referer());
-    out.extend_from_slice(b",\"user_agent\":");
-    json_optional(out, head.user_agent());
-    if let Some(trace) = head.trace() {
-        out.extend_from_slice(b",\"trace_id\":\"");
-        out.extend_from_slice(trace.as_bytes());
-        out.push(b'"');
-    }
-}
-
-pub(super) fn json_tail(out: &mut Vec<u8>, tail: &Tail<'_>) {
-    put!(
-        out,
-        ",\"status\":{},\"bytes\":{},\"bytes_in\":{},\"duration_us\":{},\"queue_us\":{}",
-        tail.status,
-        tail.bytes,
-        tail.bytes_in,
-        tail.duration_us,
-        tail.queue_us
-    );
-    if let Some(micros) = tail.upstream_us {
-        put!(out, ",\"upstream_us\":{micros}");
-    }
-    for (name, value) in [(&b"site"[..], tail.site), (&b"node"[..], tail.node)] {
-        if let Some(value) = value {
-            out.extend_from_slice(b",\"");
-            out.extend_from_slice(name);
-            out.extend_from_slice(b"\":");
-            json_string(out, value.as_bytes());
-        }
-    }
-    put!(out, ",\"tries\":{}", tail.tries);
-    if tail.retry_denied {
-        out.extend_from_slice(b",\"retry_denied\":true");
-    }
-    if let Some(why) = &tail.why {
-        put!(out, ",\"compared\":{}", why.compared);
-        // A policy that compares nothing has no score, and JSON has no NaN.
-        if why.score.is_finite() {
-            put!(out, ",\"score\":{}", why.score);
-        }
-        if let Some(age) = why.load_age {
-            put!(out, ",\"load_age_us\":{}", age.as_micros());
-        }
-        put!(
-            out,
-            ",\"in_flight\":{},\"fail_open\":{}",
-            why.in_flight,
-            why.fail_open
-        );
-        if let Some(sticky) = why.sticky.label() {
-            put!(out, ",\"sticky\":\"{sticky}\"");
-        }
-    }
-    if let Some(throttle) = tail.throttle {
-        out.extend_from_slice(b",\"throttle\":");
-        json_string(out, throttle.as_bytes());
-    }
-    if let Some(micros) = tail.held_us {
-        put!(out, ",\"held_us\":{micros}");
-    }
-    if let Some(micros) = tail.experiment_us {
-        put!(out, ",\"experiment_us\":{micros}");
-    }
-    if let Some(reason) = tail.reason {
-        put!(out, ",\"reason\":\"{}\"", reason.label());
-    }
-    out.extend_from_slice(b"}\n");
-}
+pub(super) use put;
 
 pub(super) fn combined_head(out: &mut Vec<u8>, head: &Head<'_>) {
     out.extend_from_slice(head.client.as_bytes());
@@ -187,14 +104,14 @@ pub(super) fn combined_tail(out: &mut Vec<u8>, tail: &Tail<'_>) {
     out.push(b'\n');
 }
 
-fn json_optional(out: &mut Vec<u8>, text: Option<&[u8]>) {
+pub(super) fn json_optional(out: &mut Vec<u8>, text: Option<&[u8]>) {
     match text {
         Some(text) => json_string(out, text),
         None => out.extend_from_slice(b"null"),
     }
 }
 
-fn json_string(out: &mut Vec<u8>, text: &[u8]) {
+pub(super) fn json_string(out: &mut Vec<u8>, text: &[u8]) {
     // What is no UTF-8 is taken as Latin-1, byte by byte.
     let utf8 = text.is_ascii() || std::str::from_utf8(text).is_ok();
     let plain = |byte: u8| match byte {
@@ -255,7 +172,7 @@ fn civil(unix_nanos: u64) -> DateTime {
     Offset::UTC.to_datetime(at)
 }
 
-fn rfc3339(out: &mut Vec<u8>, unix_nanos: u64) {
+pub(super) fn rfc3339(out: &mut Vec<u8>, unix_nanos: u64) {
     let at = civil(unix_nanos);
     put!(
         out,

@@ -2,21 +2,9 @@
 //! channel to one writer thread. A worker never waits: when the channel is full the batch is
 //! dropped and its lines are counted, as are those that the file refuses.
 //!
-//! Fields (JSON names; the combined format has them behind its own as key=value):
-//!
-//! | field | what |
-//! |---|---|
-//! | `time`, `client`, `method`, `host`, `path`, `version`, `referer`, `user_agent` | of the request |
-//! | `status`, `bytes`, `bytes_in` | status sent; bytes of the response and the request body |
-//! | `duration_us`, `queue_us`, `upstream_us` | head to end; head to last try, or to the end without one; last try to response head |
-//! | `trace_id` | the trace that it belongs to, if its head names one; JSON alone |
-//! | `site`, `node`, `tries` | where it went, and how often it was tried |
-//! | `retry_denied` | it would have been tried again, but the retry budget was used up |
-//! | `compared`, `score`, `load_age_us`, `in_flight`, `fail_open` | why that node: see `Why` in the core |
-//! | `throttle`, `held_us` | the class whose throttle it met, and how long that held it, if it did |
-//! | `experiment_us` | by how much a delay experiment delayed it, if it did |
-//! | `reason` | why it did not end with the node's own answer, if it did not |
+//! The fields of JSON are in `config/log_fields.rs`; the combined format has them behind its own as key=value.
 
+mod fields;
 mod file;
 mod format;
 mod ring;
@@ -36,6 +24,7 @@ pub(crate) use writer::{Batch, Writer};
 pub use writer::{LogHealth, LogReopener, OpenedLog};
 
 use crate::config::LogFormat;
+use crate::config::log_fields::LogFields;
 use crate::record::reason::Reason;
 use crate::record::stats::Stats;
 use crate::wire::trace::trace_of;
@@ -51,7 +40,7 @@ pub(crate) struct Line {
     /// Its form, whatever that of the next one is.
     format: LogFormat,
     bytes: Vec<u8>,
-    /// Where what is known at the end belongs.
+    /// Where what is known at the end belongs; of JSON, where the answer's fields begin.
     gap: usize,
 }
 
@@ -88,13 +77,16 @@ pub(crate) struct Tail<'a> {
 }
 
 impl Line {
-    /// Begins a line.
-    pub(crate) fn begin(&mut self, format: LogFormat, head: &Head<'_>) {
+    /// Begins a line, of these fields if it is JSON.
+    pub(crate) fn begin(&mut self, format: LogFormat, fields: &LogFields, head: &Head<'_>) {
         self.format = format;
         self.bytes.clear();
         match format {
             LogFormat::Off => {}
-            LogFormat::Json => format::json_head(&mut self.bytes, head),
+            LogFormat::Json => {
+                fields.begin(&mut self.bytes, head);
+                self.gap = self.bytes.len();
+            }
             LogFormat::Combined => {
                 format::combined_head(&mut self.bytes, head);
                 self.gap = self.bytes.len();
@@ -113,12 +105,20 @@ impl Line {
         self.format != LogFormat::Off
     }
 
-    fn end(&self, tail: &Tail<'_>, out: &mut Vec<u8>) {
+    /// The head of the answer is known, as the client gets it. Only the last one counts.
+    pub(crate) fn answer(&mut self, fields: &LogFields, headers: &HeaderMap) {
+        if self.format == LogFormat::Json && fields.are_of_response() {
+            self.bytes.truncate(self.gap);
+            fields.answer(&mut self.bytes, headers);
+        }
+    }
+
+    fn end(&self, fields: &LogFields, tail: &Tail<'_>, out: &mut Vec<u8>) {
         match self.format {
             LogFormat::Off => {}
             LogFormat::Json => {
-                out.extend_from_slice(&self.bytes);
-                format::json_tail(out, tail);
+                let (head, answer) = self.bytes.split_at(self.gap);
+                fields.end(head, answer, tail, out);
             }
             LogFormat::Combined => {
                 let (head, middle) = self.bytes.split_at(self.gap);
@@ -187,11 +187,11 @@ impl Logger {
     }
 
     /// Ends a line.
-    pub(crate) fn end(&mut self, line: &Line, tail: &Tail<'_>) {
+    pub(crate) fn end(&mut self, line: &Line, fields: &LogFields, tail: &Tail<'_>) {
         if self.sender.is_none() {
             return;
         }
-        line.end(tail, &mut self.batch.bytes);
+        line.end(fields, tail, &mut self.batch.bytes);
         self.batch.lines += 1;
         if self.batch.bytes.len() >= BATCH_BYTES {
             self.flush();

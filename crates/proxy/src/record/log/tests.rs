@@ -13,6 +13,7 @@ use tidegate_core::time::Timestamp;
 use super::writer::BATCHES_MAX;
 use super::*;
 use crate::config::LogTarget;
+use crate::config::log_fields::{LogField, LogFieldError};
 
 fn writer(path: impl Into<PathBuf>) -> Writer {
     writer_with(path, &Arc::new(Stats::new(1, 0, 0)), || Timestamp::ZERO)
@@ -71,9 +72,9 @@ fn tail(reason: Option<Reason>) -> Tail<'static> {
 fn line(format: LogFormat, tail: &Tail<'_>) -> String {
     let headers = headers();
     let mut line = Line::default();
-    line.begin(format, &head(&headers));
+    line.begin(format, &LogFields::default(), &head(&headers));
     let mut out = Vec::new();
-    line.end(tail, &mut out);
+    line.end(&LogFields::default(), tail, &mut out);
     String::from_utf8(out).unwrap()
 }
 
@@ -129,9 +130,9 @@ fn a_field_of_a_line_has_so_many_bytes_and_no_more() {
         };
         for format in [LogFormat::Json, LogFormat::Combined] {
             let mut line = Line::default();
-            line.begin(format, &head);
+            line.begin(format, &LogFields::default(), &head);
             let mut out = Vec::new();
-            line.end(&tail(None), &mut out);
+            line.end(&LogFields::default(), &tail(None), &mut out);
             let text = String::from_utf8(out).unwrap();
             let runs = text.split(|it| it != 'x').filter(|run| run.len() > 99);
             let runs: Vec<_> = runs.map(str::len).collect();
@@ -208,8 +209,9 @@ fn a_combined_line_is_what_log_tools_expect() {
 fn log_line(logger: &mut Logger) {
     let headers = headers();
     let mut line = Line::default();
-    line.begin(LogFormat::Json, &head(&headers));
-    logger.end(&line, &tail(None));
+    let fields = LogFields::default();
+    line.begin(LogFormat::Json, &fields, &head(&headers));
+    logger.end(&line, &fields, &tail(None));
 }
 
 #[test]
@@ -392,20 +394,32 @@ fn the_end_does_not_wait_for_ever_for_a_reader() {
     assert_eq!(rest.join().unwrap(), 4 << 20);
 }
 
-/// docs/access-log.md names every field that a line can have, and every reason.
+/// A table of docs/access-log.md, between its comment and the next one.
+fn in_page(page: &str, what: &str, table: &str) -> String {
+    let begin = format!(
+        "<!-- {what}: written by UPDATE_EXPECT=1 cargo test -p tidegate-proxy --lib log:: -->\n"
+    );
+    let (before, rest) = page.split_once(&begin).unwrap();
+    let (_, after) = rest.split_once("<!-- end -->").unwrap();
+    format!("{before}{begin}{table}<!-- end -->{after}")
+}
+
+/// docs/access-log.md has every field that a line can have, and every reason.
 #[test]
 fn fields_and_reasons_are_documented() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/access-log.md");
     let page = std::fs::read_to_string(&path).unwrap();
-    let (before, rest) = page.split_once("log:: -->\n").unwrap();
-    let (_, after) = rest.split_once("<!-- end -->").unwrap();
-    let mut table = "| reason | status | ending | meaning |\n|---|---|---|---|\n".to_owned();
+    let mut reasons = "| reason | status | ending | meaning |\n|---|---|---|---|\n".to_owned();
     for reason in Reason::ALL {
         let (label, status) = (reason.label(), reason.status_code());
         let (ending, what) = (reason.ending().label(), reason.what());
-        table.push_str(&format!("| `{label}` | {status} | {ending} | {what} |\n"));
+        reasons.push_str(&format!("| `{label}` | {status} | {ending} | {what} |\n"));
     }
-    let wanted = format!("{before}log:: -->\n{table}<!-- end -->{after}");
+    let mut fields = "| field | meaning |\n|---|---|\n".to_owned();
+    for (name, what) in LogField::all() {
+        fields.push_str(&format!("| `{name}` | {what} |\n"));
+    }
+    let wanted = in_page(&in_page(&page, "fields", &fields), "reasons", &reasons);
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         std::fs::write(&path, &wanted).unwrap();
     }
@@ -415,19 +429,128 @@ fn fields_and_reasons_are_documented() {
         "UPDATE_EXPECT=1 rewrites {}",
         path.display()
     );
+}
 
-    let full = Tail {
-        throttle: Some("GET /a"),
-        held_us: Some(1),
-        experiment_us: Some(1),
-        retry_denied: true,
-        ..tail(Some(Reason::Throttled))
+/// A line of these fields, each with its name, for a request and an answer with these headers.
+fn chosen(chosen: &[(&str, &str)], headers: &HeaderMap, answer: &[&HeaderMap]) -> String {
+    let fields = chosen
+        .iter()
+        .map(|(name, field)| LogField::new(name, field));
+    let fields = LogFields::new(fields.collect::<Result<_, _>>().unwrap());
+    let mut line = Line::default();
+    line.begin(LogFormat::Json, &fields, &head(headers));
+    for headers in answer {
+        line.answer(&fields, headers);
+    }
+    let mut out = Vec::new();
+    line.end(&fields, &tail(None), &mut out);
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn a_line_has_the_fields_that_are_chosen_in_their_order() {
+    let mut answer = HeaderMap::new();
+    answer.insert("content-type", "text/html".parse().unwrap());
+    let line = chosen(
+        &[
+            ("status", "status"),
+            ("type", "response.header.content-type"),
+            ("time", "time"),
+            ("say \"hi\"", "path"),
+            ("throttle", "throttle"),
+            ("agent", "request.header.User-Agent"),
+            ("node", "node"),
+        ],
+        &headers(),
+        &[&answer],
+    );
+    let wanted = concat!(
+        r#"{"status":200,"type":"text/html","time":"2000-10-10T13:55:36.000000Z","say \"hi\"":"/cart?item=1","#,
+        r#""agent":"curl/8 \"quoted\"","node":"n1"}"#,
+        "\n"
+    );
+    assert_eq!(line, wanted);
+    // Nothing applies: still an object.
+    let none = chosen(&[("throttle", "throttle")], &headers(), &[]);
+    assert_eq!(none, "{}\n");
+}
+
+#[test]
+fn the_last_answer_is_the_one_that_counts() {
+    let answer = |value: &str| {
+        let mut headers = HeaderMap::new();
+        headers.insert("etag", value.parse().unwrap());
+        headers
     };
-    let object: serde_json::Value = serde_json::from_str(&line(LogFormat::Json, &full)).unwrap();
-    for name in object.as_object().unwrap().keys() {
-        assert!(
-            page.contains(&format!("`{name}`")),
-            "docs/access-log.md lacks `{name}`"
+    let field = [("etag", "response.header.etag"), ("site", "site")];
+    let line = chosen(&field, &headers(), &[&answer("long-one"), &answer("b")]);
+    assert_eq!(line, "{\"etag\":\"b\",\"site\":\"shop\"}\n");
+    assert_eq!(chosen(&field, &headers(), &[]), "{\"site\":\"shop\"}\n");
+}
+
+#[test]
+fn a_header_is_bounded_and_escaped_and_its_lines_are_one() {
+    let of = |values: &[&[u8]]| {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append("x-a", http::HeaderValue::from_bytes(value).unwrap());
+        }
+        let line = chosen(&[("a", "request.header.x-a")], &headers, &[]);
+        let object: serde_json::Value = serde_json::from_str(&line).unwrap();
+        object.get("a").map(|it| it.as_str().unwrap().to_owned())
+    };
+    assert_eq!(of(&[]), None);
+    assert_eq!(of(&[b"a\"b\\c\xff"]).unwrap(), "a\"b\\c\u{ff}");
+    assert_eq!(of(&[b"a", b"", b"b"]).unwrap(), "a, , b");
+    let long = [b'x'; FIELD_BYTES_MAX + 1];
+    let cut = "x".repeat(FIELD_BYTES_MAX);
+    assert_eq!(of(&[&long]).unwrap(), cut);
+    assert_eq!(of(&[&long, &long]).unwrap(), cut);
+    assert_eq!(of(&[&long[..9], &long]).unwrap().len(), FIELD_BYTES_MAX);
+}
+
+/// A line that began with other fields has what it has of them, and is an object all the same.
+#[test]
+fn fields_that_change_under_way_break_no_line() {
+    let fields = |names: &[&str]| {
+        let fields = names.iter().map(|name| LogField::new(name, name));
+        LogFields::new(fields.collect::<Result<_, _>>().unwrap())
+    };
+    let mut line = Line::default();
+    let headers = headers();
+    line.begin(LogFormat::Json, &fields(&["path"]), &head(&headers));
+    for other in [
+        fields(&["time", "status", "client", "response.header.etag"]),
+        LogFields::default(),
+    ] {
+        let mut out = Vec::new();
+        line.end(&other, &tail(None), &mut out);
+        let object: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(
+            (&object["path"], &object["status"]),
+            (&"/cart?item=1".into(), &200.into())
         );
+    }
+}
+
+#[test]
+fn a_field_is_known_or_an_error() {
+    for (name, _) in LogField::all() {
+        assert!(!LogField::new("a", name).unwrap().is_secret(), "{name}");
+    }
+    let error = |field| LogField::new("a", field).unwrap_err();
+    for field in ["", "Time", "request", "header.a"] {
+        assert_eq!(error(field), LogFieldError::Unknown, "{field}");
+    }
+    for field in [
+        "request.header.",
+        "request.headers.a",
+        "response.header.a b",
+        "request.header.\u{e4}",
+    ] {
+        assert_eq!(error(field), LogFieldError::BadHeader, "{field}");
+    }
+    for secret in ["request.header.Cookie", "response.header.set-cookie"] {
+        assert!(LogField::new("a", secret).unwrap().is_secret(), "{secret}");
     }
 }
