@@ -45,6 +45,7 @@ const ANSWER_MAX: u64 = 1 << 20;
 
 /// Has a copy of the request made, if its route says so and it is drawn.
 #[cold]
+#[inline(never)]
 pub(crate) fn mirror(
     client: &Client,
     guard: &mut RequestGuard,

@@ -14,6 +14,7 @@ use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
 
 use crate::connection::Upload;
+use crate::connection::introduction::IntroductionId;
 use crate::head;
 use crate::record::reason::Reason;
 use crate::request::{Client, RequestGuard, RequestTraits};
@@ -48,10 +49,7 @@ fn upstream_key(client: &Client, guard: &mut RequestGuard) -> Option<UpstreamKey
     let worker = &client.worker;
     let state = guard.state()?;
     let node = state.ticket.as_ref()?.node;
-    let speech = match state.site {
-        Some(site) => worker.sites.node_speech(site),
-        None => NodeSpeech::default(),
-    };
+    let speech = (state.site).map_or(NodeSpeech::NONE, |it| worker.sites.node_speech(it));
     let picker = worker.base.cluster.picker.borrow();
     let at = picker.topology().nodes.get(node.index())?;
     Some(UpstreamKey {
@@ -63,9 +61,15 @@ fn upstream_key(client: &Client, guard: &mut RequestGuard) -> Option<UpstreamKey
         http2: speech.http2,
         introduces: match speech.introduces {
             false => None,
-            true => Some(client.connection.introduction().id),
+            true => Some(introduction_of(client)),
         },
     })
+}
+
+#[cold]
+#[inline(never)]
+fn introduction_of(client: &Client) -> IntroductionId {
+    client.connection.introduction().id
 }
 
 /// Sends a request on this connection.

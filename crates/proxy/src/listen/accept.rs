@@ -223,20 +223,26 @@ fn admit(clients: &Rc<Clients>, socket: Socket, peer: SocketAddr, listener: &Lis
                         Rc::clone(&listener.removal),
                         listener.plan.load_full(),
                     );
-                    if clients.worker.sites.introduces()
-                        && let Ok(destination) = stream.local_addr()
-                    {
-                        let source = peer;
-                        client.connection.introduce(Ends {
-                            source,
-                            destination,
-                        });
+                    if clients.worker.sites.introduces() {
+                        introduce(&client, &stream, peer);
                     }
                     tokio::task::spawn_local(serve(Rc::clone(clients), stream, client, seat));
                 }
                 Err(_) => clients.worker.base.stats().accept_errors.add(1),
             }
         }
+    }
+}
+
+/// Notes both ends of the connection, for headers that say them to nodes.
+#[cold]
+#[inline(never)]
+fn introduce(client: &Client, stream: &TcpStream, source: SocketAddr) {
+    if let Ok(destination) = stream.local_addr() {
+        client.connection.introduce(Ends {
+            source,
+            destination,
+        });
     }
 }
 

@@ -71,6 +71,11 @@ impl Http1 {
         self.key
     }
 
+    #[inline]
+    pub(super) fn key_ref(&self) -> &UpstreamKey {
+        &self.key
+    }
+
     /// When it went into the pool.
     pub(super) fn parked_at(&self) -> u64 {
         self.parked_at

@@ -37,8 +37,11 @@ impl Pool {
     fn take_idle(&mut self, key: UpstreamKey) -> Option<Box<Http1>> {
         let idle = self.nodes.get_mut(key.node.index())?;
         // The youngest has the same marks, unless some of the node's requests have others, and is no client's own.
-        let is_like = |it: &UpstreamKey| (it.marks, it.introduces) == (key.marks, key.introduces);
-        while let Some(place) = idle.iter().rposition(|it| is_like(&it.key())) {
+        let is_like = |it: &Http1| {
+            let its = it.key_ref();
+            its.introduces == key.introduces && its.marks == key.marks
+        };
+        while let Some(place) = idle.iter().rposition(|it| is_like(it)) {
             let upstream = idle.remove(place);
             // A node that has moved is another server, and one that other rules of TLS are for may be any.
             let serves = upstream.key() == key;

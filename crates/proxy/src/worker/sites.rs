@@ -247,7 +247,7 @@ impl Sites {
     pub(crate) fn node_speech(&self, site: SiteId) -> NodeSpeech {
         let ready = self.ready.borrow();
         let Some(config) = ready.settings.configs.get(site.index()) else {
-            return NodeSpeech::default();
+            return NodeSpeech::NONE;
         };
         NodeSpeech {
             tls: config.node_tls.as_ref().map(|it| it.id()),
@@ -369,7 +369,7 @@ impl Sites {
 }
 
 /// How a site's nodes are spoken to.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct NodeSpeech {
     /// By which rule of TLS, if by one.
     pub(crate) tls: Option<NodeTlsId>,
@@ -377,6 +377,15 @@ pub(crate) struct NodeSpeech {
     pub(crate) http2: bool,
     /// Whether a header of the PROXY protocol names the client.
     pub(crate) introduces: bool,
+}
+
+impl NodeSpeech {
+    /// Plain HTTP/1.1.
+    pub(crate) const NONE: Self = Self {
+        tls: None,
+        http2: false,
+        introduces: false,
+    };
 }
 
 /// What comes first on a new connection to a site's node.
