@@ -28,8 +28,8 @@ const STORM: u32 = 8;
 const REFUSED_MOST: f64 = 0.1;
 const SHORT_RUN: u32 = 1000;
 const LONG_RUN: u32 = 5000;
-/// Largest difference from the baseline that passes.
-const TOLERANCE: f64 = 0.03;
+/// Largest difference from the baseline that passes: 3 %, and what the counts vary by on a busy machine, whose timer ticks are in them.
+const TOLERANCE: f64 = 0.032;
 const BASELINE: &str = "bench/instructions.txt";
 const WAIT: Duration = Duration::from_secs(60);
 const RETRY: Duration = Duration::from_millis(20);

@@ -157,7 +157,7 @@ impl Copy {
             self.head.headers_mut().insert(HOST, host);
         }
         let waker = poll_fn(|context| Poll::Ready(context.waker().clone())).await;
-        let pooled = worker.pool.borrow_mut().take(key);
+        let pooled = worker.pool.borrow_mut().take(&key);
         if let Some(upstream) = pooled
             && let Some(begun) = self.asked(upstream, &waker).await?
         {

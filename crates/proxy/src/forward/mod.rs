@@ -38,7 +38,7 @@ pub(crate) fn pooled(
     if !traits.facts.names_host() {
         return Ok(None);
     }
-    let upstream = client.worker.pool.borrow_mut().take(key);
+    let upstream = client.worker.pool.borrow_mut().take(&key);
     traits.stale = upstream.is_some();
     Ok(upstream)
 }

@@ -9,6 +9,7 @@ use http::{HeaderMap, Request, StatusCode};
 use tidegate_core::classes::Words;
 use tidegate_core::picker::{Outcome, Ticket};
 use tidegate_core::throttle::ThrottleId;
+use tidegate_core::time::Timestamp;
 use tidegate_core::topology::NodeId;
 
 use super::client::Client;
@@ -124,14 +125,10 @@ impl RequestGuard {
 
     /// The head of the node's answer has come; what it is worth is known at its end.
     #[inline]
-    pub(crate) fn on_head(&mut self, status: u16, has_body: bool) {
-        let Some((client, state)) = &mut self.inner else {
-            return;
-        };
+    pub(crate) fn on_head(&mut self, status: u16, has_body: bool) -> Option<Moment> {
+        let (client, state) = self.inner.as_mut()?;
         state.status = status;
-        let Some(ticket) = &mut state.ticket else {
-            return;
-        };
+        let ticket = state.ticket.as_mut()?;
         let worker = &client.worker;
         let now = worker.base.now();
         if has_body {
@@ -148,6 +145,8 @@ impl RequestGuard {
         }
         state.upstream_us = Some(micros);
         state.answers = Some(outcome_of(status));
+        let tick = worker.base.tick();
+        Some(Moment { at: now, tick })
     }
 
     /// The answer's head is as its client gets it.
@@ -198,10 +197,15 @@ impl RequestGuard {
 
     /// The answer went out whole.
     pub(crate) fn complete(&mut self) {
+        self.complete_with(None);
+    }
+
+    /// The same, with its head if it has one: then the clock that was read there is not read again.
+    pub(crate) fn complete_with(&mut self, head: Option<Moment>) {
         if let Some(client) = self.client() {
             client.release_upstream();
         }
-        self.finish(None);
+        self.finish(None, head);
     }
 
     /// The request ends for this reason.
@@ -209,7 +213,7 @@ impl RequestGuard {
         if let Some(client) = self.client() {
             drop(client.upstream.take());
         }
-        self.finish(Some(reason));
+        self.finish(Some(reason), None);
     }
 
     /// The request is answered by its listener or its route, with this status and so many bytes; `is_whole` if all of it was read.
@@ -238,19 +242,31 @@ impl RequestGuard {
         self.fail(reason);
     }
 
-    fn finish(&mut self, reason: Option<Reason>) {
+    fn finish(&mut self, reason: Option<Reason>, with: Option<Moment>) {
         let Some((client, mut state)) = self.inner.take() else {
             return;
         };
         let worker = &client.worker;
-        state.end(&client, worker, reason);
+        let now = match with {
+            Some(moment) if moment.tick == worker.base.tick() => moment.at,
+            Some(_) | None => worker.base.now(),
+        };
+        state.end(&client, worker, reason, now);
         client.connection.end_body();
         client.connection.enter_idle();
         client.put_spare(state);
     }
 }
 
+/// When something was, by the clock and by the worker's ticks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    at: Timestamp,
+    tick: u64,
+}
+
 /// What an answer of this status says of its node.
+#[inline]
 pub(crate) fn outcome_of(status: u16) -> Outcome {
     match status {
         500.. => Outcome::ServerError,
@@ -288,5 +304,5 @@ pub(crate) fn enter_headless(client: &Client, reason: Reason) {
             headers: &HeaderMap::new(),
         },
     );
-    state.end(client, worker, Some(reason));
+    state.end(client, worker, Some(reason), now);
 }

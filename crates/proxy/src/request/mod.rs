@@ -11,5 +11,5 @@ pub(crate) use admit::{
     Admitted, CONNECTION, RequestTraits, Wait, admit, admit_connection, prepare, until_room, waited,
 };
 pub(crate) use client::Client;
-pub(crate) use guard::{RequestGuard, enter_headless, outcome_of};
+pub(crate) use guard::{Moment, RequestGuard, enter_headless, outcome_of};
 pub(crate) use pick::dispatch;

@@ -166,8 +166,13 @@ impl RequestState {
     }
 
     /// Enters the request in the books and lets go of everything.
-    pub(super) fn end(&mut self, client: &Client, worker: &Worker, reason: Option<Reason>) {
-        let now = worker.base.now();
+    pub(super) fn end(
+        &mut self,
+        client: &Client,
+        worker: &Worker,
+        reason: Option<Reason>,
+        now: Timestamp,
+    ) {
         self.observe_end(worker, now);
         if let (Some(observer), Some(site), true) = (
             &worker.base.record.observer,

@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use super::pacing::Pacing;
 use crate::connection::Upload;
 use crate::record::reason::Reason;
-use crate::request::RequestGuard;
+use crate::request::{Moment, RequestGuard};
 use crate::upstream::body::BodyError;
 
 /// A response body on its way to the client. Small, since hyper moves responses about.
@@ -28,6 +28,8 @@ pub(crate) enum ResponseBody {
 pub(crate) struct ResponseStream {
     incoming: Incoming,
     guard: RequestGuard,
+    /// When the head came, until something of the body is asked for: a short one has come with it.
+    head: Option<Moment>,
     /// A chunk that goes piece by piece.
     pacing: Option<Pacing>,
     /// Why it ends, once what came before has gone out.
@@ -44,16 +46,18 @@ impl From<Bytes> for ResponseBody {
 }
 
 impl ResponseStream {
-    pub(crate) fn new(incoming: Incoming, guard: RequestGuard) -> Box<Self> {
+    pub(crate) fn new(incoming: Incoming, guard: RequestGuard, head: Option<Moment>) -> Box<Self> {
         Box::new(Self {
             incoming,
             guard,
+            head,
             pacing: None,
             broken: None,
         })
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let head = self.head.take();
         let Some(client) = self.guard.client() else {
             return Poll::Ready(None);
         };
@@ -77,7 +81,7 @@ impl ResponseStream {
             }
             let piece = ready!(polled);
             self.pacing = self.pacing.take().filter(|pacing| !pacing.is_done());
-            return self.hand_on(Frame::data(piece));
+            return self.hand_on(Frame::data(piece), None);
         }
         // What the node is to do takes a place.
         ready!(client.connection.poll_place(context));
@@ -108,8 +112,8 @@ impl ResponseStream {
                     self.pacing = Some(Pacing::new(throttle, chunk));
                     self.poll(context)
                 }
-                (None, Ok(chunk)) => self.hand_on(Frame::data(chunk)),
-                (_, Err(frame)) => self.hand_on(frame),
+                (None, Ok(chunk)) => self.hand_on(Frame::data(chunk), head),
+                (_, Err(frame)) => self.hand_on(frame, head),
             },
             None => {
                 self.guard.complete();
@@ -128,8 +132,12 @@ impl ResponseStream {
         }
     }
 
-    /// It goes to the client.
-    fn hand_on(&mut self, frame: Frame<Bytes>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    /// It goes to the client; with the answer's head, if nothing was asked for between.
+    fn hand_on(
+        &mut self,
+        frame: Frame<Bytes>,
+        head: Option<Moment>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         if let Some(client) = self.guard.client() {
             client.connection.on_node_bytes();
             client.connection.await_client();
@@ -139,7 +147,7 @@ impl ResponseStream {
         }
         // Behind trailers hyper asks for nothing more.
         if frame.is_trailers() || self.is_end_stream() {
-            self.guard.complete();
+            self.guard.complete_with(head);
         }
         Poll::Ready(Some(Ok(frame)))
     }

@@ -61,7 +61,7 @@ pub(crate) fn deliver(
         state.tunnel = None;
     }
     head::drop_trailer_names(&mut parts.headers, traits.facts, seen);
-    guard.on_head(
+    let head = guard.on_head(
         parts.status.as_u16(),
         !upgraded && !incoming.is_end_stream(),
     );
@@ -81,7 +81,7 @@ pub(crate) fn deliver(
         return Delivery::Tunnel(Box::new((guard, response)));
     }
     let body = if incoming.is_end_stream() {
-        guard.complete();
+        guard.complete_with(head);
         ResponseBody::Empty
     } else {
         client.connection.begin_body(settings.ticks().response_body);
@@ -93,7 +93,7 @@ pub(crate) fn deliver(
                 .connection
                 .rest_after(node, RestKind::Answered, settings.ticks().long_answer);
         }
-        ResponseBody::Stream(ResponseStream::new(incoming, guard))
+        ResponseBody::Stream(ResponseStream::new(incoming, guard, head))
     };
     let mut response = Response::from_parts(parts, body);
     settle_connection(&client.connection, &mut response);

@@ -54,6 +54,15 @@ pub(crate) struct UpstreamKey {
 }
 
 impl UpstreamKey {
+    /// Whether the other one is at the same server, by the same rules. Node, marks and client are compared by the one that asks.
+    #[inline]
+    fn is_of_same_server(&self, other: &Self) -> bool {
+        self.generation == other.generation
+            && self.tls == other.tls
+            && self.http2 == other.http2
+            && self.address == other.address
+    }
+
     /// Whether the node is still a member there, and no move to another site waits for its connections.
     fn is_current(&self, topology: &Topology) -> bool {
         let node = topology.nodes.get(self.node.index());
@@ -113,6 +122,7 @@ impl Upstream {
     /// Hands a request over; it goes out with the next [`drive`](Self::drive). With `capture`
     /// it is kept, so that it can be sent again if it is not answered; HTTP/2 keeps it in any case, and gives it back where the
     /// node says that it was not begun.
+    #[inline]
     pub(crate) fn send(
         &mut self,
         request: Request<RequestBody>,
@@ -130,6 +140,7 @@ impl Upstream {
     }
 
     /// Lets the connection do what it can do now. True if it has ended.
+    #[inline]
     pub(crate) fn drive(&mut self) -> bool {
         match self {
             Self::Http1(connection) => connection.drive(),
@@ -162,6 +173,7 @@ impl Upstream {
     }
 
     /// Whether the pool may have it back.
+    #[inline]
     pub(crate) fn settle(&mut self) -> bool {
         match self {
             Self::Http1(connection) => connection.settle(),

@@ -27,14 +27,16 @@ pub(crate) struct Pool {
 
 impl Pool {
     /// The youngest idle connection of this key, or a stream of one that is shared.
-    pub(crate) fn take(&mut self, key: UpstreamKey) -> Option<Upstream> {
+    #[inline]
+    pub(crate) fn take(&mut self, key: &UpstreamKey) -> Option<Upstream> {
         match key.http2 {
             true => self.take_stream(key).map(Upstream::Http2),
             false => self.take_idle(key).map(Upstream::Http1),
         }
     }
 
-    fn take_idle(&mut self, key: UpstreamKey) -> Option<Box<Http1>> {
+    #[inline]
+    fn take_idle(&mut self, key: &UpstreamKey) -> Option<Box<Http1>> {
         let idle = self.nodes.get_mut(key.node.index())?;
         // The youngest has the same marks, unless some of the node's requests have others, and is no client's own.
         let is_like = |it: &Http1| {
@@ -44,7 +46,7 @@ impl Pool {
         while let Some(place) = idle.iter().rposition(|it| is_like(it)) {
             let upstream = idle.remove(place);
             // A node that has moved is another server, and one that other rules of TLS are for may be any.
-            let serves = upstream.key() == key;
+            let serves = upstream.key_ref().is_of_same_server(key);
             upstream.count(|node| {
                 node.unparked.add(1);
                 node.reuses.add(serves.into());
@@ -56,11 +58,11 @@ impl Pool {
         None
     }
 
-    fn take_stream(&self, key: UpstreamKey) -> Option<Http2> {
+    fn take_stream(&self, key: &UpstreamKey) -> Option<Http2> {
         let shared = self.shared.get(key.node.index())?;
         shared
             .iter()
-            .find(|it| it.key() == key && it.has_room())
+            .find(|it| it.key() == *key && it.has_room())
             .map(|connection| {
                 connection.count(|node| node.reuses.add(1));
                 Http2::of(connection)
@@ -77,16 +79,18 @@ impl Pool {
     }
 
     /// Keeps an idle connection, unless its node is none of the topology's any more or has `most` of them.
+    #[inline]
     pub(crate) fn put(&mut self, upstream: Upstream, topology: &Topology, tick: u64, most: usize) {
         let mut upstream = match upstream {
             Upstream::Http1(upstream) => upstream,
             // The connection is there already, and its stream ends here.
             Upstream::Http2(stream) => return stream.park(tick),
         };
-        if !upstream.key().is_current(topology) {
+        let key = upstream.key_ref();
+        if !key.is_current(topology) {
             return;
         }
-        let index = upstream.key().node.index();
+        let index = key.node.index();
         if self.nodes.len() <= index {
             self.nodes.resize_with(index + 1, Vec::new);
         }
