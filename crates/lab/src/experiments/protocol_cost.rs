@@ -183,9 +183,8 @@ fn holds_idle(arm: &Arm) -> bool {
 
 fn run(lab: &Lab) -> Result<Report, ExperimentError> {
     let started = clock::now();
-    for program in [others::H2LOAD, others::OPENSSL] {
-        front::installed(program).map_err(ExperimentError::Unfit)?;
-    }
+    // That openssl is there is seen where it makes the certificate.
+    front::installed(others::H2LOAD).map_err(ExperimentError::Unfit)?;
     let mut plan = workload::unequal(&[0.24; NODES], &[arms::beside_agent()]);
     plan.mode = lab.mode;
     let cluster = Cluster::start(&plan)?;

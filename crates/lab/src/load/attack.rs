@@ -163,7 +163,7 @@ struct Attacker {
 }
 
 /// How a connection ended.
-enum Ended {
+enum AttackEnd {
     Cut,
     Answered(u16),
 }
@@ -211,12 +211,12 @@ impl Attacker {
         let ended = match self.act(stream).await {
             Ok(ended) => ended,
             // A reset.
-            Err(_) => Ended::Cut,
+            Err(_) => AttackEnd::Cut,
         };
         let mut seen = self.seen.borrow_mut();
         match ended {
-            Ended::Cut => seen.cut += 1,
-            Ended::Answered(status) => *seen.answered.entry(status).or_default() += 1,
+            AttackEnd::Cut => seen.cut += 1,
+            AttackEnd::Answered(status) => *seen.answered.entry(status).or_default() += 1,
         }
     }
 
@@ -231,7 +231,7 @@ impl Attacker {
         socket.connect(self.target).await
     }
 
-    async fn act(&self, mut stream: TcpStream) -> io::Result<Ended> {
+    async fn act(&self, mut stream: TcpStream) -> io::Result<AttackEnd> {
         match self.scene {
             Scene::Idle => answer(&mut stream).await,
             Scene::SlowHead => {
@@ -271,7 +271,7 @@ impl Attacker {
 }
 
 /// Sends this at each step until the other side answers or ends.
-async fn drip(stream: &mut TcpStream, drop: &[u8]) -> io::Result<Ended> {
+async fn drip(stream: &mut TcpStream, drop: &[u8]) -> io::Result<AttackEnd> {
     let (mut read, mut write) = stream.split();
     let mut first = [0; 16];
     loop {
@@ -283,13 +283,13 @@ async fn drip(stream: &mut TcpStream, drop: &[u8]) -> io::Result<Ended> {
 }
 
 /// Reads a little at each step until the other side ends.
-async fn sip(stream: &mut TcpStream) -> io::Result<Ended> {
+async fn sip(stream: &mut TcpStream) -> io::Result<AttackEnd> {
     let mut sip = [0; SIP];
     let mut status = None;
     loop {
         tokio::time::sleep(STEP).await;
         match stream.read(&mut sip).await? {
-            0 => return Ok(status.map_or(Ended::Cut, Ended::Answered)),
+            0 => return Ok(status.map_or(AttackEnd::Cut, AttackEnd::Answered)),
             read => status = status.or(status_of(&sip[..read])),
         }
     }
@@ -307,21 +307,21 @@ async fn send_large_head(stream: &mut TcpStream) -> io::Result<()> {
     stream.write_all(b"\r\n").await
 }
 
-/// The answer, or [`Ended::Cut`] if it is late.
-async fn in_time(stream: &mut TcpStream) -> io::Result<Ended> {
+/// The answer, or [`AttackEnd::Cut`] if it is late.
+async fn in_time(stream: &mut TcpStream) -> io::Result<AttackEnd> {
     let answer = tokio::time::timeout(PATIENCE, answer(stream)).await;
-    answer.unwrap_or(Ok(Ended::Cut))
+    answer.unwrap_or(Ok(AttackEnd::Cut))
 }
 
 /// The status of what comes first.
-async fn answer(stream: &mut TcpStream) -> io::Result<Ended> {
+async fn answer(stream: &mut TcpStream) -> io::Result<AttackEnd> {
     let mut first = [0; 16];
     let read = stream.read(&mut first).await?;
     Ok(ended(&first[..read]))
 }
 
-fn ended(first: &[u8]) -> Ended {
-    status_of(first).map_or(Ended::Cut, Ended::Answered)
+fn ended(first: &[u8]) -> AttackEnd {
+    status_of(first).map_or(AttackEnd::Cut, AttackEnd::Answered)
 }
 
 /// Of `HTTP/1.1 408 …`.
