@@ -378,6 +378,71 @@ fn another_authoritys_certificate_is_shown_until_this_ones_is_there() {
     assert_eq!(kept(&shop.state).len(), 5);
 }
 
+#[test]
+fn names_that_are_added_or_taken_out_leave_what_is_shown_until_the_new_one_is_there() {
+    let Some(mut shop) = Shop::new("acme-names") else {
+        return;
+    };
+    shop.pebble.revive();
+    let with = |names: &str| format!("acme = [{names}]");
+    let one = shop.cluster(&with("\"shop.test\""), "");
+    let two = shop.cluster(&with("\"shop.test\", \"new.test\""), "");
+    let scene = Scene::start("acme-names", &one);
+    let first = shown(&shop.connected("shop.test"));
+    shop.pebble.kill();
+    let (client, secure) = (shop.pebble.client(), shop.secure);
+    let is_first = || {
+        let connection = client.connect(secure, "shop.test");
+        assert_eq!(shown(&connection.unwrap()), first);
+    };
+    for _ in 0..2 {
+        scene.write(&two.text());
+        scene.reload(&[]);
+        is_first();
+        let why = error(&scene.front_end);
+        assert!(why.contains(&shop.pebble.url()), "{why}");
+    }
+    // A start anew finds it in the folder.
+    drop(scene);
+    let scene = Scene::start("acme-names", &two);
+    is_first();
+    shop.pebble.revive();
+    let second = shown(&shop.connected("new.test"));
+    assert_ne!(second, first);
+    assert_eq!(shown(&shop.connected("shop.test")), second);
+    // What is left of the names is covered by a file that is there already.
+    scene.write(&one.text());
+    scene.reload(&[]);
+    let known = certificate(&scene.front_end);
+    assert_eq!(known["names"], serde_json::json!(["shop.test"]));
+    assert!(number(&known, "expires_in_seconds") > 0.0, "{known}");
+    assert_eq!(
+        (&known["issued"], &known["error"]),
+        (&0.into(), &Value::Null)
+    );
+}
+
+#[test]
+fn a_file_that_is_for_other_names_is_not_used() {
+    let Some(mut shop) = Shop::new("acme-swapped") else {
+        return;
+    };
+    shop.pebble.revive();
+    let scene = Scene::start("acme-swapped", &shop.cluster("acme = [\"shop.test\"]", ""));
+    let first = shown(&shop.connected("shop.test"));
+    let own = kept(&shop.state).into_iter().find(|it| it.ends_with("pem"));
+    let own = shop.state.join(own.unwrap());
+    drop(scene);
+    let other = Authority::new(&shop.folder).unwrap();
+    let other = other.issue("other", &["other.test"]);
+    let pem = [other.certificate, other.key].map(|it| std::fs::read_to_string(it).unwrap());
+    std::fs::write(&own, pem.concat()).unwrap();
+    let scene = Scene::start("acme-swapped", &shop.cluster("acme = [\"shop.test\"]", ""));
+    assert_ne!(shown(&shop.connected("shop.test")), first);
+    let log = scene.log();
+    assert!(log.contains("it is not for shop.test"), "{log}");
+}
+
 /// The number of a user without rights that every system has.
 fn powerless() -> u32 {
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap();

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwapOption;
 
@@ -11,6 +12,7 @@ use super::certificate::Certificate;
 pub struct IssuedCertificate {
     names: Vec<Box<str>>,
     current: ArcSwapOption<Certificate>,
+    stands_in: AtomicBool,
 }
 
 impl fmt::Debug for IssuedCertificate {
@@ -27,6 +29,7 @@ impl IssuedCertificate {
         Self {
             names,
             current: ArcSwapOption::empty(),
+            stands_in: AtomicBool::new(false),
         }
     }
 
@@ -38,6 +41,18 @@ impl IssuedCertificate {
     /// New connections are shown this one from now on; those that are open stay.
     pub fn set(&self, certificate: Arc<Certificate>) {
         self.current.store(Some(certificate));
+        self.stands_in.store(false, Ordering::Relaxed);
+    }
+
+    /// The same with one that is for other names, or from another authority: it is shown until there is a better one.
+    pub fn set_stand_in(&self, certificate: Arc<Certificate>) {
+        self.stands_in.store(true, Ordering::Relaxed);
+        self.current.store(Some(certificate));
+    }
+
+    /// Whether the one in force stands in for one that is still to come.
+    pub fn has_stand_in(&self) -> bool {
+        self.stands_in.load(Ordering::Relaxed)
     }
 
     /// The one in force, if there is one.

@@ -50,8 +50,6 @@ const LOCK_LOOK: Duration = Duration::from_secs(10);
 pub(crate) struct CertificateState {
     /// What became of tries.
     pub(crate) tries: Tries,
-    /// Another authority has issued the one in force: this one's takes its place as soon as there is one.
-    pub(crate) is_foreign: bool,
     /// Certificates that came, and tries that failed, since the start.
     pub(crate) issued: u64,
     /// See `issued`.
@@ -78,10 +76,27 @@ fn called(certificate: &IssuedCertificate) -> String {
     }
 }
 
-/// What is in force for the names of a certificate by this configuration.
-fn in_force(config: Option<&AcmeConfig>, wanted: &IssuedCertificate) -> Option<Arc<Certificate>> {
+/// The certificate of this configuration for these names.
+fn same<'a>(
+    config: Option<&'a AcmeConfig>,
+    wanted: &IssuedCertificate,
+) -> Option<&'a IssuedCertificate> {
     let mut all = config?.certificates.iter();
-    all.find(|it| it.names() == wanted.names())?.current()
+    all.find(|it| it.names() == wanted.names()).map(|it| &**it)
+}
+
+/// Of some certificates that are in force the one for most of the names, and of those the one that is valid for longest.
+fn stand_in(
+    all: impl Iterator<Item = Arc<Certificate>>,
+    wanted: &IssuedCertificate,
+) -> Option<Arc<Certificate>> {
+    let covered = |it: &Arc<Certificate>| {
+        let names = wanted.names().iter();
+        names.filter(|name| it.names().contains(name)).count()
+    };
+    let now = clock::unix().as_secs();
+    let usable = all.filter(|it| covered(it) > 0 && it.valid().contains(&now));
+    usable.max_by_key(|it| (covered(it), it.valid().end))
 }
 
 /// All its names: no two certificates have the same.
@@ -106,16 +121,30 @@ impl Certificates {
             .is_some_and(|it| it.directory == config.directory);
         let store = Store::new(config);
         for wanted in &config.certificates {
-            let current = in_force(before.as_ref(), wanted);
-            let kept = match current.is_some() && is_same {
+            let former = same(before.as_ref(), wanted);
+            let current = former.and_then(IssuedCertificate::current);
+            let is_own = is_same && former.is_some_and(|it| !it.has_stand_in());
+            let kept = match current.is_some() && is_own {
                 true => None,
                 false => store.certificate(wanted).unwrap_or_else(|why| {
                     output.event("certificate", &why);
                     None
                 }),
             };
-            if let Some(certificate) = kept.or(current) {
-                wanted.set(certificate);
+            match (kept, current) {
+                (Some(kept), _) => wanted.set(kept),
+                (None, Some(current)) if is_own => wanted.set(current),
+                (None, Some(current)) => wanted.set_stand_in(current),
+                // Its names are new: one that is for some of them serves those until it is there.
+                (None, None) => {
+                    let before = before.iter().flat_map(|it| &it.certificates);
+                    let shown = before.filter_map(|it| it.current());
+                    let other = stand_in(shown, wanted)
+                        .or_else(|| stand_in(store.all().into_iter(), wanted));
+                    if let Some(other) = other {
+                        wanted.set_stand_in(other);
+                    }
+                }
             }
         }
     }
@@ -139,23 +168,15 @@ impl Certificates {
 
     /// These are the certificates to be had from now on.
     pub(crate) fn follow(&self, config: Option<AcmeConfig>) {
-        let before = self.configs.borrow().clone();
         let wanted = config.iter().flat_map(|it| &it.certificates);
-        let wanted: Vec<_> = wanted.map(|it| (key(it), it)).collect();
-        let directory = |it: &Option<AcmeConfig>| it.as_ref().map(|it| it.directory.clone());
-        let is_another = before.is_some() && directory(&before) != directory(&config);
+        let wanted: Vec<_> = wanted.map(|it| key(it)).collect();
         let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
-        states.retain(|name, _| wanted.iter().any(|(key, _)| key == name));
-        for (key, certificate) in wanted {
-            let state = states.entry(key).or_default();
-            let current = certificate.current();
-            let former = in_force(before.as_ref(), certificate);
-            let is_former = current
-                .zip(former)
-                .is_some_and(|(one, other)| Arc::ptr_eq(&one, &other));
-            state.is_foreign = is_former && (is_another || state.is_foreign);
+        states.retain(|name, _| wanted.contains(name));
+        for key in wanted {
+            let tries = &mut states.entry(key).or_default().tries;
             // What was wrong is perhaps mended; but reloads by the minute ask for no more than one try in that.
-            state.tries.failures = state.tries.failures.min(1);
+            tries.silences = tries.silences.min(1);
+            tries.refusals = tries.refusals.min(1);
         }
         drop(states);
         self.configs.send_replace(config);
@@ -242,7 +263,9 @@ impl Keeper<'_> {
             let why = match taken {
                 Ok(Ok(folder)) => {
                     self.adopt().await;
-                    self.waits_for(None);
+                    if said.is_some() {
+                        self.waits_for(None);
+                    }
                     return Arc::new(folder);
                 }
                 Ok(Err(why)) => why,
@@ -275,11 +298,10 @@ impl Keeper<'_> {
             let (store, wanted) = (Store::new(self.config), Arc::clone(certificate));
             let read = tokio::task::spawn_blocking(move || store.certificate(&wanted)).await;
             let Ok(Ok(Some(found))) = read else { continue };
-            let is_foreign = self.own.state(certificate).is_foreign;
-            if is_foreign || end(Some(&found)) > end(certificate.current().as_deref()) {
+            if certificate.has_stand_in()
+                || end(Some(&found)) > end(certificate.current().as_deref())
+            {
                 certificate.set(found);
-                self.own
-                    .change(certificate, |state| state.is_foreign = false);
             }
         }
     }
@@ -306,20 +328,21 @@ impl Keeper<'_> {
 
     fn due(&self, certificate: &IssuedCertificate) -> u64 {
         let state = self.own.state(certificate);
-        let own = certificate.current().filter(|_| !state.is_foreign);
+        let own = certificate.current();
+        let own = own.filter(|_| !certificate.has_stand_in());
         next_try(own.map(|it| it.valid()), state.tries)
     }
 
     async fn order(&mut self, certificate: &Arc<IssuedCertificate>, folder: &Arc<OwnedFolder>) {
-        let (name, failures) = (
+        let (name, refusals) = (
             called(certificate),
-            self.own.state(certificate).tries.failures,
+            self.own.state(certificate).tries.refusals,
         );
         self.output.event(
             "certificate",
             &format!("{name}: asking {} for a certificate", self.config.directory),
         );
-        let ordered = order::order(self.config, certificate.names(), failures, folder).await;
+        let ordered = order::order(self.config, certificate.names(), refusals, folder).await;
         self.config.pending.forget();
         let jitter = self.prng.unit();
         let now = clock::unix().as_secs();
@@ -335,7 +358,6 @@ impl Keeper<'_> {
                 certificate.set(issued);
                 self.own.change(certificate, |state| {
                     state.issued += 1;
-                    state.is_foreign = false;
                     state.tries = Tries {
                         last: now,
                         jitter,
@@ -357,14 +379,8 @@ impl Keeper<'_> {
             Err(error) => {
                 self.own.change(certificate, |state| {
                     state.failed += 1;
-                    let failures = state.tries.failures.saturating_add(1);
                     let is_refused = matches!(error, OrderError::Refused(_));
-                    state.tries = Tries {
-                        failures,
-                        last: now,
-                        is_refused,
-                        jitter,
-                    };
+                    state.tries = state.tries.failed(is_refused, now, jitter);
                     state.error = Some(error.to_string());
                 });
                 let wait = self.due(certificate).saturating_sub(now);

@@ -1,9 +1,9 @@
 //! When a certificate is asked for next.
 //!
 //! Formula: without a failure, `start + 2/3 * life - u * life / 30` of the certificate in force, but not within `life / 3` of the last one
-//! that came, since an authority's clock may go otherwise, and at once where there is none. Behind the n-th failure in a row,
+//! that came, since an authority's clock may go otherwise, and at once where there is none. Behind the n-th failure,
 //! `min(first * 2^(n-1), most) * (1/2 + u/2)` after it, with `first` 1 s and `most` 10 min where the authority did not answer or had a
-//! fault of its own, 2 min and 6 h where it refused. `u` is uniform in [0, 1), drawn at each try. Inputs: validity of the certificate in
+//! fault of its own, 2 min and 6 h where it refused; silences count from the last refusal on, refusals from the last success on. `u` is uniform in [0, 1), drawn at each try. Inputs: validity of the certificate in
 //! force, failures in a row, the time of the last try. Failure case: an authority that is down for the last third of a certificate's
 //! life; then it ends. Source: two thirds as Let's Encrypt advises, whose five failed proofs of a name an hour are not reached by
 //! refusals alone; exponential backoff with jitter as in `tidegate_discover`.
@@ -20,21 +20,43 @@ const DOUBLINGS_MAX: u32 = 20;
 /// What became of tries.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Tries {
-    /// Failures since the last success.
-    pub(crate) failures: u32,
+    /// Times that the authority did not answer as it should, since the last other end.
+    pub(crate) silences: u32,
+    /// Its refusals since the last success.
+    pub(crate) refusals: u32,
     /// When the last try was, in seconds since 1970; 0 if there was none.
     pub(crate) last: u64,
-    /// The authority has refused; else it did not answer as it should.
+    /// The last try was refused.
     pub(crate) is_refused: bool,
     /// In [0, 1).
     pub(crate) jitter: f64,
 }
 
+impl Tries {
+    /// Behind one more that failed.
+    pub(super) fn failed(self, is_refused: bool, now: u64, jitter: f64) -> Self {
+        let (silences, refusals) = match is_refused {
+            true => (0, self.refusals.saturating_add(1)),
+            false => (self.silences.saturating_add(1), self.refusals),
+        };
+        Self {
+            silences,
+            refusals,
+            last: now,
+            is_refused,
+            jitter,
+        }
+    }
+}
+
 /// When the next try is due, in seconds since 1970: see the module.
 pub(super) fn next_try(valid: Option<Range<u64>>, tries: Tries) -> u64 {
-    if tries.failures > 0 {
-        let (first, most) = if tries.is_refused { REFUSED } else { SILENT };
-        let doubled = first << (tries.failures - 1).min(DOUBLINGS_MAX);
+    let (failures, (first, most)) = match tries.is_refused {
+        true => (tries.refusals, REFUSED),
+        false => (tries.silences, SILENT),
+    };
+    if failures > 0 {
+        let doubled = first << (failures - 1).min(DOUBLINGS_MAX);
         let wait = doubled.min(most) as f64 * (0.5 + tries.jitter / 2.0);
         return tries.last.saturating_add(wait.ceil() as u64);
     }
@@ -52,12 +74,33 @@ mod tests {
     const DAY: u64 = 24 * 3600;
 
     fn failed(failures: u32, is_refused: bool, jitter: f64) -> Tries {
+        let (silences, refusals) = match is_refused {
+            true => (0, failures),
+            false => (failures, 0),
+        };
         Tries {
-            failures,
+            silences,
+            refusals,
             last: 1000,
             is_refused,
             jitter,
         }
+    }
+
+    #[test]
+    fn an_outage_makes_the_wait_behind_a_refusal_no_longer() {
+        let mut tries = Tries::default();
+        for _ in 0..12 {
+            tries = tries.failed(false, 1000, 1.0);
+        }
+        assert_eq!(next_try(None, tries), 1600);
+        tries = tries.failed(true, 1000, 1.0);
+        assert_eq!(next_try(None, tries), 1120);
+        // Another one counts, whatever was between.
+        tries = tries.failed(false, 1000, 1.0);
+        assert_eq!(next_try(None, tries), 1001);
+        tries = tries.failed(true, 1000, 1.0);
+        assert_eq!(next_try(None, tries), 1240);
     }
 
     #[test]

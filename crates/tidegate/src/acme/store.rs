@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use sha2::{Digest as _, Sha256};
 use tidegate_culprits::live::front_end::KeptFile as _;
 use tidegate_proxy::{Certificate, IssuedCertificate};
+use tidegate_remote::clock;
 
 use super::order::IssuedPem;
 use crate::config::AcmeConfig;
@@ -22,6 +23,10 @@ use crate::state::{StateFile, StateFolder, Untaken};
 
 /// Bytes of a file here.
 const FILE_MAX: usize = 1 << 20;
+/// Files that are looked at for one that stands in.
+const FILES_MAX: usize = 1000;
+/// Seconds that an authority's clock may go ahead of this one.
+const CLOCKS_APART: u64 = 24 * 3600;
 /// Letters of the first name in a file's name.
 const NAME_LETTERS: usize = 100;
 
@@ -79,7 +84,25 @@ impl Store {
         };
         let made = Certificate::from_pem(&pem, &pem, None);
         let made = made.map_err(|error| unusable(error.to_string()))?;
+        if let Some(name) = (wanted.names().iter()).find(|it| !made.names().contains(it)) {
+            return Err(unusable(format!("it is not for {name}")));
+        }
+        if made.valid().start > clock::unix().as_secs().saturating_add(CLOCKS_APART) {
+            return Err(unusable("it is not valid yet".into()));
+        }
         Ok(Some(Arc::new(made)))
+    }
+
+    /// All certificates that are kept and can be used, whatever they are for; of many files the first.
+    pub(super) fn all(&self) -> Vec<Arc<Certificate>> {
+        let entries = std::fs::read_dir(&self.folder).into_iter().flatten();
+        let paths = entries.take(FILES_MAX).flatten().map(|entry| entry.path());
+        let kept = paths.filter(|path| path.extension().is_some_and(|it| it == "pem"));
+        let read = kept.filter_map(|path| {
+            let pem = secret_file::read_kept(&path, FILE_MAX).ok()??;
+            Certificate::from_pem(&pem, &pem, None).ok().map(Arc::new)
+        });
+        read.collect()
     }
 
     /// Takes the folder.

@@ -14,6 +14,8 @@ use super::validate::listeners::CERTIFICATES_MAX;
 
 /// Names that one certificate is for, as authorities have it.
 const NAMES_MAX: usize = 100;
+/// The scheme of a contact, which may be written or left out.
+const MAIL: &str = "mailto:";
 /// Letters of a DNS name.
 const NAME_MAX: usize = 253;
 /// Authorities that are known by name.
@@ -135,6 +137,8 @@ impl Issuing {
             }
             names.push(lower);
         }
+        // In whatever order they are written: it is the same certificate.
+        names.sort();
         is_good.then(|| self.certificate(names))
     }
 
@@ -240,7 +244,10 @@ fn contacts(table: &AcmeFile, problems: &mut Problems) -> Option<Vec<String>> {
             problems.push(Problem::new(it.place(), message, "like ops@shop.example"));
             all_good = false;
         }
-        format!("mailto:{}", it.value)
+        match it.starts_with(MAIL) {
+            true => it.value.clone(),
+            false => format!("{MAIL}{}", it.value),
+        }
     };
     let all = table.contact.iter().map(contact).collect();
     all_good.then_some(all)
