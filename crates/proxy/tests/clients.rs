@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{Bench, Node, PATIENCE, Peer, ok, until};
+use common::{Bench, Gated, Node, PATIENCE, Peer, ask, ok, until};
 use tidegate_core::prng::Prng;
 use tidegate_proxy::{Ending, LogFormat, LogTarget, Reason};
 
@@ -193,10 +193,13 @@ fn a_node_that_does_not_read_holds_the_client_back() {
 
 #[test]
 fn one_connection_too_many_is_refused_before_it_is_read() {
-    let node = Node::ok();
-    let bench = Bench::with(&[node.address], |config| config.limits.connections = 1);
+    let gated = Gated::new();
+    let bench = Bench::with(&[gated.node.address], |config| {
+        config.limits.connections = 1
+    });
     let mut first = bench.client();
-    assert_eq!(first.get("/").status(), 200);
+    ask(&mut first, "/");
+    until("the first is at the node", || bench.in_flight() == 1);
     let mut second = bench.client();
     // It need not even ask.
     let answer = second.read_response(false);
@@ -207,16 +210,72 @@ fn one_connection_too_many_is_refused_before_it_is_read() {
     assert_eq!(answer.get("connection"), Some("close"));
     second.send(GET);
     assert!(second.is_closed());
-    assert_eq!(first.get("/").status(), 200);
+    gated.open();
+    assert_eq!(first.read_response(false).status(), 200);
     let seen = bench.settled();
-    assert_eq!((seen.requests, seen.accepted), (2, 1));
+    assert_eq!((seen.requests, seen.accepted), (1, 1));
     assert_eq!(seen.refused[Reason::TooManyConnections as usize], 1);
     drop(first);
     until("there is room again", || {
         let mut third = bench.client();
-        third.send(GET);
+        ask(&mut third, "/now");
         third.read_response(false).status() == 200
     });
+}
+
+#[test]
+fn connections_without_a_request_give_way_to_new_ones() {
+    let gated = Gated::new();
+    let bench = Bench::with(&[gated.node.address], |config| {
+        config.workers = 1;
+        config.limits.connections = 4;
+    });
+    let mut busy = bench.client();
+    ask(&mut busy, "/");
+    until("it is at the node", || bench.in_flight() == 1);
+    let mut silent = bench.client();
+    let mut idle = bench.client();
+    ask(&mut idle, "/now");
+    assert_eq!(idle.read_response(false).status(), 200);
+    let mut slow = bench.client();
+    slow.send("GET / HTTP/1.1\r\n");
+    let mut held = Vec::new();
+    // First what has asked for nothing, then what waits for its next request, then what has sent half a head.
+    for (count, gives_way) in [&mut silent, &mut idle, &mut slow].into_iter().enumerate() {
+        let mut next = bench.client();
+        until("a new client is let in", || {
+            ask(&mut next, "/now");
+            let admitted = next.read_response(false).status() == 200;
+            if !admitted {
+                next = bench.client();
+            }
+            admitted
+        });
+        assert_eq!(bench.snapshot().evicted, count as u64 + 1);
+        if count == 2 {
+            let answer = gives_way.read_response(false);
+            assert_eq!(
+                (answer.status(), answer.reason()),
+                (408, Some("head_timeout"))
+            );
+        }
+        assert!(gives_way.is_closed(), "{count}");
+        // Until it has a request of its own, it would be the next.
+        ask(&mut next, "/");
+        until("it is at the node", || {
+            bench.in_flight() == count as u64 + 2
+        });
+        held.push(next);
+    }
+    let refused = bench.client().read_response(false);
+    assert_eq!(refused.reason(), Some("too_many_connections"));
+    held.push(busy);
+    (0..held.len()).for_each(|_| gated.open());
+    for client in &mut held {
+        assert_eq!(client.read_response(false).status(), 200);
+    }
+    let seen = bench.settled();
+    assert_eq!(seen.evicted, 3);
 }
 
 /// A request with a few bytes changed, lost or added.

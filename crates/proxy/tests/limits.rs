@@ -13,15 +13,16 @@ const UPGRADE: &str =
 #[test]
 fn the_limit_on_connections_is_exact_whichever_worker_they_come_to() {
     const LIMIT: usize = 20;
-    let node = Node::ok();
-    let bench = Bench::with(&[node.address], |config| {
+    let gated = Gated::new();
+    let bench = Bench::with(&[gated.node.address], |config| {
         config.workers = 3;
         config.limits.connections = LIMIT;
     });
     let mut open = Vec::new();
-    for _ in 0..LIMIT {
+    for count in 1..=LIMIT {
         let mut client = bench.client();
-        assert_eq!(client.get("/").status(), 200);
+        ask(&mut client, "/");
+        until("it is at the node", || bench.in_flight() == count as u64);
         open.push(client);
     }
     for _ in 0..LIMIT {
@@ -33,19 +34,20 @@ fn the_limit_on_connections_is_exact_whichever_worker_they_come_to() {
     until("the connection has ended", || {
         bench.snapshot().connections == LIMIT as u64 - 1
     });
-    assert_eq!(bench.client().get("/").status(), 200);
+    assert_eq!(bench.client().get("/now").status(), 200);
 }
 
 #[test]
 fn each_connection_beyond_the_limit_gets_its_answer_however_few_may_linger() {
     for lingering in [0, 1, 4] {
-        let node = Node::ok();
-        let bench = Bench::with(&[node.address], |config| {
+        let gated = Gated::new();
+        let bench = Bench::with(&[gated.node.address], |config| {
             config.limits.connections = 1;
             config.limits.lingering = lingering;
         });
         let mut first = bench.client();
-        assert_eq!(first.get("/").status(), 200);
+        ask(&mut first, "/");
+        until("it is at the node", || bench.in_flight() == 1);
         let mut refused: Vec<_> = (0..50).map(|_| bench.client()).collect();
         until("all are refused", || {
             bench.snapshot().refused[Reason::TooManyConnections as usize] == 50
@@ -55,7 +57,8 @@ fn each_connection_beyond_the_limit_gets_its_answer_however_few_may_linger() {
             assert_eq!(answer.reason(), Some("too_many_connections"), "{lingering}");
             assert!(client.is_closed());
         }
-        assert_eq!(first.get("/").status(), 200);
+        gated.open();
+        assert_eq!(first.read_response(false).status(), 200);
         assert_eq!(bench.snapshot().accept_errors, 0);
     }
 }

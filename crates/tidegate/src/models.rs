@@ -55,6 +55,9 @@ pub(crate) struct Status {
     pub(crate) requests: Requests,
     /// Client connections that are open.
     pub(crate) connections: u64,
+    /// Client connections without a request that gave way to new ones, as many being open as may be.
+    #[serde(default)]
+    pub(crate) connections_evicted: u64,
     /// Client connections that were refused before a byte was read, by reason: they are no requests.
     #[serde(default)]
     pub(crate) connections_refused: BTreeMap<String, u64>,

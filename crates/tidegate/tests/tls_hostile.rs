@@ -215,11 +215,14 @@ fn a_malformed_head_gets_its_answer_through_tls() {
 #[test]
 fn a_connection_too_many_is_refused_before_a_handshake() {
     let more = "[limits]\nconnections = 1\nworkers = 1\n";
-    let Some(secure) = Secure::start("tls-limit", server("a"), more, "") else {
+    let (node, open) = gated();
+    let Some(secure) = Secure::start("tls-limit", node, more, "") else {
         return;
     };
     let client = secure.authority.client();
-    let kept = client.connect(secure.address, "a.example").unwrap();
+    let mut kept = client.connect(secure.address, "a.example").unwrap();
+    kept.write_all(ASKED).unwrap();
+    secure.counts("tidegate_site_requests_in_flight{site=\"shop\"}", 1.0);
     // A fatal alert, `internal_error`, without a byte of ours.
     let mut refused = Vec::new();
     secure.plain().read_to_end(&mut refused).unwrap();
@@ -230,9 +233,12 @@ fn a_connection_too_many_is_refused_before_a_handshake() {
         "tidegate_tls_handshakes_total{version=\"1.3\",resumed=\"false\"}",
         1.0,
     );
-    drop(kept);
+    open.send(()).unwrap();
+    let mut answer = String::new();
+    kept.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     eventually("there is room again", || {
-        client.get(secure.address, "a.example", "/").ok()
+        client.connect(secure.address, "a.example").ok()
     });
 }
 

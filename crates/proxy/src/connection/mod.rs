@@ -15,6 +15,7 @@
 //! (`total_timeout`).
 
 pub(crate) mod departure;
+pub(crate) mod eviction;
 pub(crate) mod introduction;
 
 use std::cell::{Cell, OnceCell, RefCell};
@@ -40,6 +41,7 @@ use crate::record::reason::Reason;
 use crate::wire::inflow::Inflow;
 use crate::wire::proxy_header::Ends;
 use departure::{EndedSending, LOOK_TICKS, RequestStage};
+use eviction::Standing;
 use introduction::Introduction;
 
 /// A deadline that never comes.
@@ -464,6 +466,24 @@ impl ClientConnection {
         self.due.set(NEVER);
     }
 
+    /// How it stands where a connection has to give way.
+    pub(crate) fn standing(&self) -> Standing {
+        Standing {
+            phase: self.phase(),
+            waited_for: self.due.get() != NEVER && self.flushed.get(),
+            served: self.served.get(),
+            since: self.moved.get(),
+            head: self.ticks().client_head,
+        }
+    }
+
+    /// The time of its phase is over now.
+    pub(crate) fn expire(&self) {
+        self.due.set(NEVER);
+        self.late.set(true);
+        self.wake();
+    }
+
     /// Whether the phase, or the request, has run out of time.
     pub(crate) fn is_late(&self) -> bool {
         self.late.get() || self.is_overdue()
@@ -477,9 +497,7 @@ impl ClientConnection {
     /// The worker's clock looks at the session. True if its request rests from now on.
     pub(crate) fn on_tick(&self, tick: u64) -> bool {
         if self.due.get() <= tick {
-            self.due.set(NEVER);
-            self.late.set(true);
-            self.wake();
+            self.expire();
         }
         if self.total.get() <= tick {
             self.total.set(NEVER);

@@ -207,7 +207,7 @@ fn admit(clients: &Rc<Clients>, socket: Socket, peer: SocketAddr, listener: &Lis
     if let AdmissionVerdict::Reject(reason) = verdict {
         return refuse(clients, socket, listener, reason.into());
     }
-    match clients.seats.take() {
+    match clients.seats.take().or_else(|| clients.evict()) {
         None => refuse(clients, socket, listener, Reason::TooManyConnections),
         Some(seat) => {
             // Without it small answers wait for acknowledgements. A socket that does not take the

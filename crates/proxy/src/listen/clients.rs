@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use super::linger::Lingering;
 use crate::base::Removal;
 use crate::config::{FIELDS, Limits};
+use crate::connection::eviction::{self, Reserve};
 use crate::request::Client;
 use crate::worker::seats::{Seat, Seats};
 use crate::worker::{Worker, head_and_buffer_bytes};
@@ -31,6 +32,10 @@ pub(crate) struct Clients {
     /// Listeners that were taken out, and at which tick their connections are cut off.
     removed: RefCell<Vec<(Rc<Removal>, u64)>>,
     open: RefCell<Open>,
+    /// Those that give way next.
+    reserve: Reserve,
+    /// Those that have given way and are not closed yet.
+    evicted_now: Cell<usize>,
     /// Wakes what waits for the end of the last one.
     wake_idle: Notify,
     gate: RefCell<AcceptGate>,
@@ -41,9 +46,16 @@ pub(crate) struct Clients {
 /// The connections that are open.
 #[derive(Default)]
 struct Open {
-    slots: Vec<Option<Rc<Client>>>,
+    slots: Vec<Option<Slot>>,
     free: Vec<usize>,
     count: usize,
+}
+
+/// One of them, or a stream of one.
+struct Slot {
+    client: Rc<Client>,
+    /// A stream has none of its own, nor has a connection that has given way.
+    seat: Option<Seat>,
 }
 
 impl Clients {
@@ -57,6 +69,8 @@ impl Clients {
             refused_slowly: Cell::new(0),
             removed: RefCell::default(),
             open: RefCell::default(),
+            reserve: Reserve::default(),
+            evicted_now: Cell::new(0),
             wake_idle: Notify::new(),
             gate: RefCell::default(),
             wake_listeners: Notify::new(),
@@ -75,7 +89,9 @@ impl Clients {
     /// Each of them.
     pub(crate) fn for_each(&self, act: impl FnMut(&Client)) {
         let open = self.open.borrow();
-        open.slots.iter().flatten().map(|it| &**it).for_each(act);
+        (open.slots.iter().flatten())
+            .map(|it| &*it.client)
+            .for_each(act);
     }
 
     /// Waits until there is none.
@@ -89,9 +105,32 @@ impl Clients {
         }
     }
 
-    /// Refused connections that are still open.
+    /// Refused connections that are still open, and those that have given way.
     pub(super) fn refused_now(&self) -> usize {
-        self.lingering.borrow().len() + self.refused_slowly.get()
+        self.lingering.borrow().len() + self.refused_slowly.get() + self.evicted_now.get()
+    }
+
+    /// The seat of a connection that gives way to a new one ([`eviction`]), if one does.
+    #[cold]
+    pub(super) fn evict(&self) -> Option<Seat> {
+        let base = &self.worker.base;
+        if self.evicted_now.get() >= base.settings.limits().lingering {
+            return None;
+        }
+        let mut open = self.open.borrow_mut();
+        let tick = base.tick();
+        let rank_at = |place: usize| {
+            let slot = open.slots[place].as_ref()?;
+            slot.seat.as_ref()?;
+            eviction::rank(slot.client.connection.standing(), tick)
+        };
+        let place = self.reserve.next(tick, open.slots.len(), rank_at)?;
+        let slot = open.slots[place].as_mut()?;
+        let seat = slot.seat.take()?;
+        slot.client.connection.expire();
+        self.evicted_now.set(self.evicted_now.get() + 1);
+        base.stats().evicted.add(1);
+        Some(seat)
     }
 
     /// Closes the refused connection that lingers longest. False if there is none.
@@ -172,8 +211,8 @@ pub(super) struct Registered {
     clients: Rc<Clients>,
     client: Rc<Client>,
     slot: usize,
-    /// A stream has none of its own.
-    seat: Option<Seat>,
+    /// It is one of a connection's streams.
+    is_stream: bool,
 }
 
 impl Registered {
@@ -197,13 +236,17 @@ impl Registered {
                 open.slots.len() - 1
             }
         };
-        open.slots[slot] = Some(Rc::clone(client));
+        let is_stream = seat.is_none();
+        open.slots[slot] = Some(Slot {
+            client: Rc::clone(client),
+            seat,
+        });
         drop(open);
         Self {
             clients: Rc::clone(clients),
             client: Rc::clone(client),
             slot,
-            seat,
+            is_stream,
         }
     }
 
@@ -211,7 +254,9 @@ impl Registered {
     pub(super) fn become_of(&mut self, client: &Rc<Client>) {
         self.client.close();
         self.client = Rc::clone(client);
-        self.clients.open.borrow_mut().slots[self.slot] = Some(Rc::clone(client));
+        if let Some(slot) = &mut self.clients.open.borrow_mut().slots[self.slot] {
+            slot.client = Rc::clone(client);
+        }
     }
 }
 
@@ -219,7 +264,7 @@ impl Drop for Registered {
     fn drop(&mut self) {
         self.client.close();
         let clients = &self.clients;
-        if self.seat.is_some() {
+        if !self.is_stream {
             clients.worker.base.stats().closed.add(1);
             clients.worker.end_introduction(&self.client.connection);
         }
@@ -227,9 +272,12 @@ impl Drop for Registered {
         open.count -= 1;
         open.free.push(self.slot);
         let left = open.count;
-        let client = open.slots[self.slot].take();
+        let slot = open.slots[self.slot].take();
         drop(open);
-        drop(client);
+        if !self.is_stream && slot.as_ref().is_some_and(|it| it.seat.is_none()) {
+            clients.evicted_now.set(clients.evicted_now.get() - 1);
+        }
+        drop(slot);
         if left == 0 {
             clients.wake_idle.notify_waiters();
         }

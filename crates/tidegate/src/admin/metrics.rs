@@ -253,6 +253,9 @@ impl Scene<'_> {
             let count = snapshot.refused_unread(reason);
             family.count(&[("reason", reason.label())], count);
         }
+        let help = "Client connections without a request that gave way to new ones, as many being open as may be.";
+        let evicted = snapshot.evicted;
+        counter(text, "tidegate_client_connections_evicted", help, evicted);
         let help = "Failed accepts: the machine has no memory for a connection, say.";
         counter(text, "tidegate_accept_errors", help, snapshot.accept_errors);
         let help = "Workers that failed and were replaced.";

@@ -50,6 +50,7 @@ pub(crate) fn status(plane: &Plane) -> Status {
         },
         requests: requests(&look.snapshot),
         connections: look.snapshot.connections,
+        connections_evicted: look.snapshot.evicted,
         connections_refused: counted(Reason::UNREAD, |reason| {
             look.snapshot.refused_unread(reason)
         }),

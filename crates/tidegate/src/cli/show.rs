@@ -175,6 +175,12 @@ fn connections(status: &Status) -> String {
         let by_reason = by_reason.join(", ");
         out.push_str(&format!("connections refused unread: {by_reason}\n"));
     }
+    if status.connections_evicted > 0 {
+        let evicted = status.connections_evicted;
+        out.push_str(&format!(
+            "connections without a request that gave way to new ones: {evicted}\n"
+        ));
+    }
     match status.accept_paused {
         0 => {}
         1 => out.push_str("one worker accepts no connections: it does not keep up\n"),

@@ -150,6 +150,7 @@ pub(super) fn status() -> Status {
             retries: 2,
         },
         connections: 40,
+        connections_evicted: 0,
         connections_refused: BTreeMap::new(),
         accept_paused: 0,
         recent: recent(751.5, 3.0),

@@ -219,6 +219,7 @@ impl Streams {
         self.open.set(self.open.get() + 1);
         // While there are streams, it is their time that runs.
         self.client.connection.suspend();
+        self.client.connection.served.set(true);
         tokio::task::spawn_local(stream::serve(Rc::clone(self), client, request, answer));
     }
 

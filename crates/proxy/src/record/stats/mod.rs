@@ -225,6 +225,8 @@ pub(crate) struct WorkerStats {
     pub(crate) bytes_out: Counter,
     pub(crate) accepted: Counter,
     pub(crate) closed: Counter,
+    /// Connections that gave way to new ones.
+    pub(crate) evicted: Counter,
     pub(crate) refused: [Counter; Reason::COUNT],
     pub(crate) accept_errors: Counter,
     /// Times at which the worker stopped accepting, and began again.
@@ -273,6 +275,7 @@ impl WorkerStats {
             bytes_out: Counter::default(),
             accepted: Counter::default(),
             closed: Counter::default(),
+            evicted: Counter::default(),
             refused: std::array::from_fn(|_| Counter::default()),
             accept_errors: Counter::default(),
             accept_pauses: Counter::default(),

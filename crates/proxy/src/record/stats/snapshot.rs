@@ -102,6 +102,9 @@ pub struct Snapshot {
     pub accepted: u64,
     /// Client connections open now.
     pub connections: u64,
+    /// Client connections that waited for a request of their client, or for the rest of its head, and gave way to new ones because as
+    /// many were open as may be.
+    pub evicted: u64,
     /// Client connections refused before a byte was read, as in [`Reason::ALL`].
     pub refused: Vec<u64>,
     /// Failed accepts: mostly too many open files.
@@ -202,6 +205,7 @@ impl Snapshot {
         let accepted = worker.accepted.get();
         self.accepted += accepted;
         self.connections += accepted.saturating_sub(closed);
+        self.evicted += worker.evicted.get();
         self.accept_errors += worker.accept_errors.get();
         let ended = worker.accept_pauses_ended.get();
         let pauses = worker.accept_pauses.get();
