@@ -242,6 +242,27 @@ fn a_connection_too_many_is_refused_before_a_handshake() {
     });
 }
 
+#[test]
+fn an_idle_connection_that_gives_way_ends_with_a_goodbye() {
+    let more = "[limits]\nconnections = 1\nworkers = 1\n";
+    let Some(secure) = Secure::start("tls-evicted", server("a"), more, "") else {
+        return;
+    };
+    let client = secure.authority.client();
+    let mut kept = client.connect(secure.address, "a.example").unwrap();
+    kept.write_all(b"GET / HTTP/1.1\r\nhost: a.example\r\n\r\n")
+        .unwrap();
+    let newer = eventually("a new client is let in", || {
+        client.connect(secure.address, "a.example").ok()
+    });
+    // An end without `close_notify` would be an error.
+    let mut answer = String::new();
+    kept.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    secure.counts("tidegate_client_connections_evicted_total", 1.0);
+    drop(newer);
+}
+
 /// A node that answers each request when the sender says so.
 fn gated() -> (SocketAddr, Sender<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

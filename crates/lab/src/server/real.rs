@@ -4,6 +4,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::{Request, StatusCode};
+use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tidegate_emulator::server::cache::Files;
@@ -13,6 +14,9 @@ use tidegate_remote::clock;
 
 use super::workers::Workers;
 use super::{ServeArgs, ServeError, Work};
+
+/// The longest body of a request.
+const BODY_MAX: usize = 16 << 20;
 
 /// What a request needs.
 #[derive(Debug)]
@@ -41,7 +45,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<(), ServeError> {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         accept(listener, move |request| {
             let server = Arc::clone(&server);
-            async move { server.answer(&request).await }
+            async move { server.answer(request).await }
         })
         .await;
         Ok(())
@@ -59,8 +63,15 @@ fn limit_files(most: Option<u64>) -> io::Result<()> {
 }
 
 impl Server {
-    async fn answer(&self, request: &Request<Incoming>) -> Answer {
-        if let Some(parameters) = asked(request) {
+    /// Work begins when the request has come whole.
+    async fn answer(&self, request: Request<Incoming>) -> Answer {
+        let (head, body) = request.into_parts();
+        // A body beyond the limit, or one that breaks off, makes a bad request of it.
+        if Limited::new(body, BODY_MAX).collect().await.is_err() {
+            return text(StatusCode::BAD_REQUEST, "the body is not whole\n");
+        }
+        let request = Request::from_parts(head, ());
+        if let Some(parameters) = asked(&request) {
             return self.work(parameters).await;
         }
         match request.uri().path() {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use tidegate_core::time::{Timestamp, nanos};
 use tidegate_core::topology::SiteId;
+use tokio::sync::Notify;
 
 pub use clock::TICK;
 pub(crate) use clock::{Clock, Ticks};
@@ -34,6 +35,8 @@ pub(crate) struct WorkerBase {
     pub(crate) record: WorkerRecord,
     pub(crate) drain: Drain,
     pub(crate) scratch: Rc<Scratch>,
+    /// A request rests that has held room at its node: others may have it.
+    pub(crate) room_made: Notify,
 }
 
 impl WorkerBase {
@@ -50,6 +53,7 @@ impl WorkerBase {
             record,
             drain: Drain::default(),
             scratch: Rc::default(),
+            room_made: Notify::new(),
         }
     }
 

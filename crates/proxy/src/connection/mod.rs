@@ -5,7 +5,7 @@
 //!
 //! | phase | waits for | late means |
 //! |---|---|---|
-//! | `Idle` | first byte of a head | closed without an answer |
+//! | `Idle` | first byte of a head | after a second: its buffers are given back; later: closed without an answer |
 //! | `Head` | rest of the head | 408 |
 //! | `Busy` | request body, response head | 408 or 504, by which side stood still |
 //! | `Body` | response body, client | cut: `response_stalled` or `client_stalled` |
@@ -44,6 +44,8 @@ use departure::{EndedSending, LOOK_TICKS, RequestStage};
 use eviction::Standing;
 use introduction::Introduction;
 
+/// Ticks for which an idle connection keeps its buffers.
+const BUFFERED_TICKS: u64 = 50;
 /// A deadline that never comes.
 const NEVER: u64 = u64::MAX;
 
@@ -110,6 +112,8 @@ pub(crate) struct ClientConnection {
     pub(crate) client_value: HeaderValue,
     phase: Cell<Phase>,
     due: Cell<u64>,
+    /// When it is closed, if it is idle until then.
+    closes: Cell<u64>,
     /// When the present body must be over.
     ends: Cell<u64>,
     /// When the present phase began, or its body last went on.
@@ -172,6 +176,7 @@ impl ClientConnection {
     /// What another connection has left of its time for a head is this one's.
     pub(crate) fn take_deadline_of(&self, other: &Self) {
         self.due.set(other.due.get());
+        self.closes.set(other.closes.get());
         self.moved.set(other.moved.get());
     }
 
@@ -187,6 +192,7 @@ impl ClientConnection {
             HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("unknown"));
         let settings = Settings::copy_of(&base.settings);
         let due = Cell::new(base.due(settings.ticks().client_head));
+        let closes = due.clone();
         let moved = Cell::new(base.tick());
         Rc::new(Self {
             base,
@@ -199,6 +205,7 @@ impl ClientConnection {
             client_value,
             phase: Cell::new(Phase::Idle),
             due,
+            closes,
             ends: Cell::new(NEVER),
             moved,
             allowance: Cell::default(),
@@ -329,7 +336,39 @@ impl ClientConnection {
         self.settings.leave_route();
         self.settings.follow(&self.base.settings);
         self.end_total();
-        self.enter(Phase::Idle, self.ticks().client_idle);
+        self.phase.set(Phase::Idle);
+        self.extend_idle();
+    }
+
+    /// The client has so long for its next request from now on.
+    #[inline]
+    pub(crate) fn extend_idle(&self) {
+        let idle = self.ticks().client_idle;
+        self.closes.set(self.base.due(idle));
+        self.extend(idle.min(BUFFERED_TICKS));
+    }
+
+    /// The buffers are there for a while from now on, if the connection is idle.
+    pub(crate) fn begin_buffers(&self) {
+        if self.phase() == Phase::Idle {
+            let buffered = self.base.due(BUFFERED_TICKS);
+            self.due.set(self.due.get().min(buffered));
+        }
+    }
+
+    /// An idle connection that is late is to be closed: else its buffers are to be given back.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closes.get() <= self.base.tick()
+    }
+
+    /// Whether nothing of a connection that is idle and late is in its buffers; it is late no longer then.
+    pub(crate) fn end_buffers(&self) -> bool {
+        if !self.flushed.get() || self.inflow.borrow().is_ahead() {
+            return false;
+        }
+        self.late.set(false);
+        self.due.set(self.closes.get());
+        true
     }
 
     /// The present request is of a route with time-outs of its own.
@@ -479,6 +518,11 @@ impl ClientConnection {
 
     /// The time of its phase is over now.
     pub(crate) fn expire(&self) {
+        self.closes.set(0);
+        self.on_late();
+    }
+
+    fn on_late(&self) {
         self.due.set(NEVER);
         self.late.set(true);
         self.wake();
@@ -497,7 +541,7 @@ impl ClientConnection {
     /// The worker's clock looks at the session. True if its request rests from now on.
     pub(crate) fn on_tick(&self, tick: u64) -> bool {
         if self.due.get() <= tick {
-            self.expire();
+            self.on_late();
         }
         if self.total.get() <= tick {
             self.total.set(NEVER);
@@ -581,10 +625,17 @@ impl ClientConnection {
         }
     }
 
-    /// The client does not go on: the request stands still for it.
+    /// The client does not go on: the request stands still for it, and so does its node where the answer has begun.
     pub(crate) fn stand_still(&self) {
         if let Some(place) = &mut *self.place.borrow_mut() {
             place.stand_still(self.base.tick());
+        }
+        match self.repose.take() {
+            Repose::From { node, kind, .. } if kind == RestKind::Answered => {
+                self.rest(node, kind);
+                self.base.room_made.notify_one();
+            }
+            repose => self.repose.set(repose),
         }
     }
 

@@ -176,6 +176,7 @@ impl Queue {
             tokio::select! {
                 () = self.wake().notified() => {}
                 () = self.room_freed.notified(), if is_waited_in => {}
+                () = self.base.room_made.notified() => {}
                 () = self.until_due(), if is_waited_in => {}
             }
             self.base.cluster.refresh();

@@ -34,6 +34,17 @@ impl ClientIo {
         self.stream
     }
 
+    /// Waits for something to read, and leaves it there.
+    pub(crate) fn poll_read_ready(&self, context: &mut Context<'_>) -> Poll<()> {
+        let reading = &mut self.connection.inflow.borrow_mut().reading;
+        // What may be wrong here shows at the read.
+        reading
+            .poll(context, |context| {
+                self.stream.socket().poll_read_ready(context)
+            })
+            .map(drop)
+    }
+
     fn socket(&mut self) -> Pin<&mut Stream> {
         Pin::new(&mut self.stream)
     }
@@ -183,7 +194,7 @@ impl ClientIo {
         match (polled, connection.phase()) {
             // The rest of a response is still going out.
             (Poll::Ready(Ok(1..)), Phase::Idle) => {
-                connection.extend(connection.ticks().client_idle);
+                connection.extend_idle();
             }
             (Poll::Ready(Ok(written @ 1..)), Phase::Body) => {
                 connection.on_body_bytes(*written as u64)

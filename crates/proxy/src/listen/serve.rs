@@ -43,6 +43,8 @@ enum End {
     ClientStalled,
     /// A drain has run out of time.
     Cut,
+    /// The client asks for nothing: hyper's buffers are not needed.
+    Idle,
 }
 
 /// Serves one connection.
@@ -83,10 +85,26 @@ pub(crate) async fn serve(clients: Rc<Clients>, stream: TcpStream, client: Rc<Cl
         client: Rc::clone(&client),
         tunnel: Cell::new(None),
     });
-    let io = ClientIo::new(stream, Rc::clone(&client.connection));
-    let mut served = (clients.builder.borrow()).serve_connection(io, answering(&service));
-    let end = poll_fn(|context| poll(&client, &mut served, context)).await;
-    Box::pin(ended(&clients, &service, served, end)).await;
+    let mut io = ClientIo::new(stream, Rc::clone(&client.connection));
+    loop {
+        client.connection.begin_buffers();
+        let mut served = (clients.builder.borrow()).serve_connection(io, answering(&service));
+        let end = poll_fn(|context| poll(&client, &mut served, context)).await;
+        if !matches!(end, End::Idle) {
+            return Box::pin(ended(&clients, &service, served, end)).await;
+        }
+        io = served.into_parts().io;
+        poll_fn(|context| poll_idle(&client.connection, &io, context)).await;
+    }
+}
+
+/// Waits until the client of an idle connection asks, or the connection is to end.
+fn poll_idle(connection: &ClientConnection, io: &ClientIo, context: &mut Context<'_>) -> Poll<()> {
+    connection.register(context.waker());
+    match connection.cut.get() || connection.is_late() {
+        true => Poll::Ready(()),
+        false => io.poll_read_ready(context),
+    }
 }
 
 /// What answers the requests of a connection of HTTP/1.
@@ -149,6 +167,7 @@ async fn ended<S>(
             false => Reason::ClientStalled,
         }),
         End::Cut => connection.abandon.set(connection.base.drain.cut_for.get()),
+        End::Idle => {}
     }
 }
 
@@ -199,12 +218,12 @@ where
     if connection.is_late() {
         match connection.phase() {
             Phase::Head => return Poll::Ready(End::HeadTimeout),
-            Phase::Idle => {
+            Phase::Idle if connection.is_closing() => {
                 connection.take_late();
                 served.as_mut().graceful_shutdown();
             }
             // These look for themselves, in the service and in the body.
-            Phase::Busy | Phase::Body | Phase::Tunnel => {}
+            Phase::Idle | Phase::Busy | Phase::Body | Phase::Tunnel => {}
         }
     }
     if let Poll::Ready(result) = served.poll(context) {
@@ -214,8 +233,12 @@ where
         // The response may wait for a client that itself waits until its body is taken.
         client.drive();
     }
-    if connection.is_late() && connection.phase() == Phase::Body {
-        return Poll::Ready(End::ClientStalled);
+    if connection.is_late() {
+        match connection.phase() {
+            Phase::Body => return Poll::Ready(End::ClientStalled),
+            Phase::Idle if connection.end_buffers() => return Poll::Ready(End::Idle),
+            Phase::Idle | Phase::Head | Phase::Busy | Phase::Tunnel => {}
+        }
     }
     Poll::Pending
 }

@@ -537,8 +537,8 @@ table! {
         /// Threads that serve requests; `auto` is one per CPU.
         workers: Auto<u32> = Auto::Auto;
         /// Client connections. One more takes the place of one without a request, which has been silent for a second or sends its head
-        /// slowly ([operating.md](operating.md#more-clients-than-places)); where there is none, it is answered 503. One holds up to
-        /// 20 KiB while it is idle and up to 145 KiB with the defaults of `head` and `buffer`: less than 1 GiB in all.
+        /// slowly ([operating.md](operating.md#more-clients-than-places)); where there is none, it is answered 503. One holds
+        /// up to 145 KiB with the defaults of `head` and `buffer`, less than 1 GiB in all; 4 KiB once it has been idle for a second.
         connections: u32 = 7000, in 1..=4_000_000;
         /// Upgraded connections (WebSocket), those included that ask for it; one more is answered 503.
         tunnels: u32 = 4096, in 1..=4_000_000;

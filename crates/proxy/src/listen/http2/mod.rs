@@ -241,7 +241,10 @@ impl Streams {
         }
         match self.leaves() {
             true => connection.enter(Phase::Idle, connection.ticks().linger),
-            false => connection.enter_idle(),
+            false => {
+                connection.enter_idle();
+                connection.extend(connection.ticks().client_idle);
+            }
         }
     }
 }
