@@ -154,6 +154,7 @@ const CRATES: &[(&str, Layers)] = &[
     (
         "tidegate",
         &[
+            &["journal"],
             &[
                 "exposition",
                 "models",

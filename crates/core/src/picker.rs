@@ -22,7 +22,7 @@
 //! one begins to wait, when [`Picker::due`] says so, and when the director sees room that others left.
 
 mod affinity;
-mod copies;
+mod extra;
 mod groups;
 mod heads;
 mod order;
@@ -41,6 +41,7 @@ use crate::prng::Prng;
 use crate::time::Timestamp;
 use crate::topology::{NodeId, Share, SiteId, Topology};
 pub use affinity::{Affinity, Stickiness, stable_hash};
+pub use extra::Extra;
 use groups::Groups;
 pub use heads::Heads;
 use heads::Member;
@@ -685,7 +686,7 @@ impl Drop for Picker {
 #[cfg(test)]
 mod agent_tests;
 #[cfg(test)]
-mod copies_tests;
+mod extra_tests;
 #[cfg(test)]
 mod groups_tests;
 #[cfg(test)]

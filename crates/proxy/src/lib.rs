@@ -72,7 +72,9 @@ pub use head::ends_unless_kept;
 pub use proxy::{
     Drained, ListenerSetter, ListenersChanged, OpenedListeners, Proxy, ProxyError, WorkerFailure,
 };
-pub use record::log::{LogHealth, LogReopener, OpenedLog, Recent, check_log_file};
+pub use record::log::{
+    Entry, Journal, LogHealth, LogReopener, OpenedLog, Priority, Recent, check_log_file,
+};
 pub use record::mirrored::Mirrored;
 pub use record::observed::Observed;
 pub use record::reason::{Ending, Reason};

@@ -1,6 +1,6 @@
 //! The one place that writes to standard output and standard error.
 //!
-//! Results go to standard output, events and errors to standard error. A reader that went away
+//! Results go to standard output, events and errors to standard error, or to systemd's journal where that is the same. A reader that went away
 //! (`tidegate status | head -1`) ends a command quietly, and never a front-end or an agent.
 
 use std::io::{self, IsTerminal, Write};
@@ -11,7 +11,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::{Value, json};
+use tidegate_proxy::{Entry, Journal};
 use tidegate_remote::clock;
+
+use crate::journal;
 
 /// Events that wait to be written; one more is dropped and counted.
 const EVENTS_MAX: usize = 1024;
@@ -25,9 +28,17 @@ static DROPPED: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Debug)]
 enum Line {
-    Text(String),
+    Text(Said),
     /// All before this is written when it is answered.
     Flush(SyncSender<()>),
+}
+
+/// Something that is to be said.
+#[derive(Debug)]
+struct Said {
+    line: String,
+    /// The same for the journal, if that is where standard error leads.
+    entry: Option<Entry>,
 }
 
 /// From now on a thread of its own writes the events: what reports one (the control thread,
@@ -51,8 +62,8 @@ fn queue() -> (SyncSender<Line>, Receiver<Line>) {
 }
 
 /// Has the line written, or counted where too many wait.
-fn hand_over(events: &SyncSender<Line>, line: String, dropped: &AtomicU64) {
-    if events.try_send(Line::Text(line)).is_err() {
+fn hand_over(events: &SyncSender<Line>, said: Said, dropped: &AtomicU64) {
+    if events.try_send(Line::Text(said)).is_err() {
         dropped.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -71,15 +82,15 @@ pub(crate) fn flush() {
 fn write_lines(lines: &Receiver<Line>) {
     for line in lines {
         match line {
-            Line::Text(text) => report(&text),
+            Line::Text(said) => say(&said),
             // The one that asked may have waited long enough.
             Line::Flush(done) => done.send(()).unwrap_or_default(),
         }
         let dropped = DROPPED.swap(0, Ordering::Relaxed);
         if dropped > 0 {
-            report(&format!(
-                "{dropped} events were dropped: they were not read in time"
-            ));
+            let text = format!("{dropped} events were dropped: they were not read in time");
+            let entry = journal::of_errors().map(|_| journal::event("events_dropped", &text));
+            say(&Said { line: text, entry });
         }
     }
 }
@@ -153,9 +164,11 @@ impl Output {
         } else {
             format!("{time} {text}")
         };
+        let entry = self.journal().map(|_| journal::event(event, text));
+        let said = Said { line, entry };
         match EVENTS.get() {
-            None => report(&line),
-            Some(events) => hand_over(events, line, &DROPPED),
+            None => say(&said),
+            Some(events) => hand_over(events, said, &DROPPED),
         }
     }
 
@@ -177,7 +190,7 @@ impl Output {
         if self.json {
             self.report(&json!({ "error": text }));
         } else {
-            report(&format!("error: {text}"));
+            self.say_error(text, format!("error: {text}"));
         }
     }
 
@@ -186,7 +199,20 @@ impl Output {
         if self.json {
             self.report(details);
         } else {
-            report(text);
+            self.say_error(text, text.to_owned());
+        }
+    }
+
+    fn say_error(self, text: &str, line: String) {
+        let entry = self.journal().map(|_| journal::error(text));
+        say(&Said { line, entry });
+    }
+
+    /// The journal, if standard error leads there, and nothing else is wanted.
+    fn journal(self) -> Option<&'static Journal> {
+        match self.json {
+            true => None,
+            false => journal::of_errors(),
         }
     }
 
@@ -241,6 +267,17 @@ fn print(text: &str) -> io::Result<()> {
     out.flush()
 }
 
+/// Says it in the journal, or where that does not take it at standard error.
+fn say(said: &Said) {
+    let sent = said.entry.as_ref().and_then(|entry| {
+        let sent = journal::of_errors()?.send(entry);
+        sent.ok()
+    });
+    if sent.is_none() {
+        report(&said.line);
+    }
+}
+
 fn report(text: &str) {
     // There is nowhere to say that standard error is gone.
     writeln!(io::stderr().lock(), "{text}").unwrap_or_default();
@@ -256,7 +293,11 @@ mod tests {
         let dropped = AtomicU64::new(0);
         for (told, counted) in [(1024, 0), (1, 1)] {
             for _ in 0..told {
-                hand_over(&events, "an event".into(), &dropped);
+                let said = Said {
+                    line: "an event".into(),
+                    entry: None,
+                };
+                hand_over(&events, said, &dropped);
             }
             assert_eq!(dropped.load(Ordering::Relaxed), counted);
         }

@@ -283,6 +283,8 @@ pub enum LogTarget {
     Stdout,
     /// A file, appended to.
     File(PathBuf),
+    /// systemd's journal, whose socket this is.
+    Journal(PathBuf),
 }
 
 /// The access log.

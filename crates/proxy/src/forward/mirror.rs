@@ -4,14 +4,14 @@
 //! |---|---|
 //! | is made | of requests of safe methods (RFC 9110 §9.2.1) without a body, once they were let in or wait; of so many of a route's as it says, drawn at random |
 //! | has | the head that a node of the first site gets, and a field that names that site ([`MARK`]). What comes with the field is not copied |
-//! | goes | to a node that the other site has to spare, by that site's own policy ([`Picker::handle_copy`]): to none where it queues or refuses |
+//! | goes | to a node that the other site has to spare, by that site's own policy ([`Picker::handle_extra`]): to none where it queues or refuses |
 //! | is under way | as a task of its own, which the request neither waits for nor ends; so many of them at a time |
 //! | is answered | to the end of the answer, within limits. Nothing becomes of that; what it is worth counts at the node that gave it |
 //!
 //! Failure case: a site whose answers depend on what only the first site has seen (a session) answers other things. What servers do
 //! for safe requests they do twice: a counter of visits counts copies as well.
 //!
-//! [`Picker::handle_copy`]: tidegate_core::picker::Picker::handle_copy
+//! [`Picker::handle_extra`]: tidegate_core::picker::Picker::handle_extra
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -22,7 +22,7 @@ use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 use http::{HeaderName, HeaderValue, Method, Request, Response};
 use http_body::Body as _;
 use hyper::body::Incoming;
-use tidegate_core::picker::Ticket;
+use tidegate_core::picker::{Extra, Ticket};
 use tidegate_core::throttle::Marks;
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::SiteId;
@@ -90,7 +90,7 @@ fn begin(
     let mut picker = cluster.picker.borrow_mut();
     let name = picker.topology().site(from).name.clone();
     let now = worker.base.now();
-    let ticket = picker.handle_copy(to, now);
+    let ticket = picker.handle_extra(to, Extra::Copy, now);
     let ticket = ticket.ok_or(Mirrored::NoRoom)?;
     drop(picker);
     let mut head = Request::new(());

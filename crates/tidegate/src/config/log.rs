@@ -9,6 +9,7 @@ use toml::de::DeValue;
 use super::problem::{Problem, Problems};
 use super::setting::{At, Encoded, Raw, Setting, names, quoted, table, unknown_name, wrong_type};
 use super::validate::Checker;
+use crate::journal;
 
 /// Most fields of a line.
 const FIELDS_MAX: usize = 100;
@@ -25,6 +26,8 @@ table! {
         fields: Option<Vec<FieldsFile>> = None;
         /// The file to append to; not set is standard output. Relative to this file.
         file: Option<PathBuf> = None;
+        /// Lines go to systemd's journal, in place of standard output; each field of `json` is one of the entry: `TIDEGATE_SITE`.
+        journal: bool = false;
         /// The last requests that each worker remembers for `tidegate why`.
         recent: u32 = 256, in 0..=65_536;
     }
@@ -115,12 +118,27 @@ impl Checker<'_> {
                 LogFormat::Combined => tidegate_proxy::LogFormat::Combined,
             },
             fields: self.log_fields(file)?,
-            target: match &file.file.value {
-                None => LogTarget::Stdout,
-                Some(path) => LogTarget::File(self.path(path)),
-            },
+            target: self.log_target(file)?,
             recent: file.recent.value as usize,
         })
+    }
+
+    fn log_target(&mut self, file: &LogFile) -> Option<LogTarget> {
+        match (&file.file.value, file.journal.value) {
+            (None, false) => Some(LogTarget::Stdout),
+            (None, true) => Some(LogTarget::Journal(journal::socket())),
+            (Some(path), false) => Some(LogTarget::File(self.path(path))),
+            (Some(_), true) => {
+                let problem = Problem::new(
+                    file.journal.place(),
+                    "lines go to a file or to the journal",
+                    "to the journal",
+                );
+                let problem = problem.context(file.file.place(), "to a file");
+                self.problems.push(problem);
+                None
+            }
+        }
     }
 
     fn log_fields(&mut self, file: &LogFile) -> Option<LogFields> {

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tidegate_proxy::{LogFormat, LogTarget, ProxyError, check_log_file};
+use tidegate_proxy::{Journal, LogFormat, LogTarget, ProxyError, check_log_file};
 use tidegate_remote::clock;
 
 use super::Diagnosis;
@@ -185,14 +185,16 @@ pub(crate) fn acme_note(config: &Config, file: &Path) -> Option<String> {
 /// Why a front-end cannot open its access log as things are here. The file itself may be one that it refuses.
 pub(crate) fn log_note(config: &Config) -> Result<Option<String>, Failure> {
     let log = config.front_end.as_ref().map(|it| &it.log);
-    let Some((LogTarget::File(path), LogFormat::Json | LogFormat::Combined)) =
-        log.map(|log| (&log.target, log.format))
-    else {
+    let Some(log) = log.filter(|it| it.format != LogFormat::Off) else {
         return Ok(None);
     };
-    let checked = match user_number(config.file.process.user.value.as_deref()) {
-        Ok(user) => check_log_file(path, user),
-        Err(why) => return Ok(Some(format!("[log]: {why}"))),
+    let checked = match &log.target {
+        LogTarget::Stdout => Ok(()),
+        LogTarget::Journal(path) => Journal::check(path),
+        LogTarget::File(path) => match user_number(config.file.process.user.value.as_deref()) {
+            Ok(user) => check_log_file(path, user),
+            Err(why) => return Ok(Some(format!("[log]: {why}"))),
+        },
     };
     let Err(why) = checked else { return Ok(None) };
     // Another machine or user may have such a folder.

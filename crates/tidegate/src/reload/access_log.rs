@@ -3,7 +3,9 @@
 use std::io;
 use std::ops::Range;
 
-use tidegate_proxy::{LogConfig, LogFormat, LogReopener, LogTarget, OpenedLog, check_log_file};
+use tidegate_proxy::{
+    Journal, LogConfig, LogFormat, LogReopener, LogTarget, OpenedLog, check_log_file,
+};
 use tokio::time::timeout;
 
 use super::READ_MAX;
@@ -32,6 +34,7 @@ pub(super) async fn open(
             let own = rustix::process::geteuid().as_raw();
             check_log_file(path, own).map(|()| None)
         }
+        (LogTarget::Journal(path), true) => Journal::check(path).map(|()| None),
     });
     match timeout(READ_MAX, opening).await {
         Ok(Ok(opened)) => opened,

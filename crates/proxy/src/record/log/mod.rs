@@ -7,6 +7,7 @@
 mod fields;
 mod file;
 mod format;
+mod journal;
 mod ring;
 mod writer;
 
@@ -18,6 +19,7 @@ use http::header::{HOST, REFERER, USER_AGENT};
 use tidegate_core::picker::Why;
 
 pub use file::check_log_file;
+pub use journal::{Entry, Journal, Priority};
 pub use ring::Recent;
 pub(crate) use ring::Ring;
 pub(crate) use writer::{Batch, Writer};

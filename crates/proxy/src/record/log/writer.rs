@@ -6,16 +6,17 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd as _;
-use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use serde_json::Value;
 use tidegate_core::time::Timestamp;
 use tokio::sync::watch;
 
 use super::file::append;
+use super::journal::{Entry, Journal, Priority};
 use crate::config::{LogTarget, ProxyThread};
 use crate::record::stats::Stats;
 
@@ -25,6 +26,10 @@ const END_PATIENCE: Duration = Duration::from_secs(5);
 const CLOSES_AFTER: Duration = Duration::from_secs(1);
 /// Trouble is over once lines were written and none was lost for so long.
 const CALM: Duration = Duration::from_secs(2);
+/// Longest wait of a line for the journal. Meanwhile batches wait, and are dropped when they are too many.
+const JOURNAL_PATIENCE: Duration = Duration::from_secs(1);
+/// What lines in the journal are found by: `journalctl -t tidegate-access`.
+const JOURNAL_IDENTIFIER: &str = "tidegate-access";
 /// Batches that wait for the writer, of all workers together.
 pub(super) const BATCHES_MAX: usize = 64;
 
@@ -65,8 +70,8 @@ struct Shared {
 /// Where lines are to go.
 #[derive(Debug, Default)]
 struct Target {
-    /// The file, if it is one.
-    path: Option<PathBuf>,
+    /// It by name.
+    name: LogTarget,
     /// What the next batch goes to, if that is another than the last one went to.
     next: Option<Output>,
     /// No request has a line any more that begins now.
@@ -92,22 +97,27 @@ impl Shared {
     fn follow<'a>(&self, open: &'a mut Option<Output>) -> io::Result<&'a mut Output> {
         let mut target = self.target();
         let next = target.next.take();
-        let path = target.path.clone();
+        let name = target.name.clone();
         // The lock is not held while the disk is waited for.
         drop(target);
         *open = match next.or(open.take()) {
             Some(output) => Some(output),
-            None => Some(Output::open(
-                &path.map_or(LogTarget::Stdout, LogTarget::File),
-            )?),
+            None => Some(Output::open(&name)?),
         };
         open.as_mut().ok_or_else(|| ErrorKind::NotFound.into())
     }
 }
 
-/// What is open, and whether its last line has no end.
+/// What is open.
 #[derive(Debug)]
-struct Output {
+enum Output {
+    File(OpenFile),
+    Journal(Journal),
+}
+
+/// A file, and whether its last line has no end.
+#[derive(Debug)]
+struct OpenFile {
     file: File,
     is_mid_line: bool,
 }
@@ -125,10 +135,53 @@ impl Output {
             // As written as a file is: without a buffer that keeps what was refused.
             LogTarget::Stdout => File::from(io::stdout().as_fd().try_clone_to_owned()?),
             LogTarget::File(path) => append(path)?,
+            LogTarget::Journal(path) => {
+                return Ok(Self::Journal(Journal::open(path, JOURNAL_PATIENCE)?));
+            }
         };
-        Ok(Self::of(file))
+        Ok(Self::File(OpenFile::of(file)))
     }
 
+    fn write(&mut self, batch: &Batch) -> Result<(), Lost> {
+        match self {
+            Self::File(file) => file.write(batch),
+            Self::Journal(journal) => enter(journal, batch),
+        }
+    }
+}
+
+/// Makes an entry of each line. Behind one that was not taken in time the rest is not tried.
+fn enter(journal: &Journal, batch: &Batch) -> Result<(), Lost> {
+    let lines = batch.bytes.split_inclusive(|it| *it == b'\n');
+    for (done, line) in (0..).zip(lines) {
+        journal.send(&entry(line)).map_err(|why| Lost {
+            why,
+            lines: batch.lines.saturating_sub(done),
+        })?;
+    }
+    Ok(())
+}
+
+/// A line as an entry. The fields of one that is an object are fields of the entry, too.
+fn entry(line: &[u8]) -> Entry {
+    let line = String::from_utf8_lossy(line);
+    let line = line.trim_end_matches('\n');
+    let mut entry = Entry::new(JOURNAL_IDENTIFIER, Priority::Info, line);
+    if let Ok(Value::Object(fields)) = serde_json::from_str(line) {
+        for (name, value) in &fields {
+            match value {
+                Value::Null => {}
+                Value::String(text) => entry.field(name, text),
+                Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+                    entry.field(name, &value.to_string());
+                }
+            }
+        }
+    }
+    entry
+}
+
+impl OpenFile {
     fn of(file: File) -> Self {
         Self {
             file,
@@ -182,10 +235,7 @@ impl OpenedLog {
     /// It cannot be opened, or is refused.
     pub fn open(target: &LogTarget) -> io::Result<Self> {
         Ok(Self(Target {
-            path: match target {
-                LogTarget::Stdout => None,
-                LogTarget::File(path) => Some(path.clone()),
-            },
+            name: target.clone(),
             next: Some(Output::open(target)?),
             rests: false,
         }))
@@ -221,15 +271,16 @@ impl LogReopener {
         let Some(shared) = &self.0 else {
             return Ok(());
         };
-        let path = Some(shared.target()).filter(|it| !it.rests);
-        let Some(path) = path.and_then(|it| it.path.clone()) else {
+        let target = Some(shared.target()).filter(|it| !it.rests);
+        let name = target.map(|it| it.name.clone());
+        let Some(LogTarget::File(path)) = &name else {
             return Ok(());
         };
-        let file = append(&path)?;
+        let file = append(path)?;
         let mut target = shared.target();
         // Lines may go elsewhere by now.
-        if target.path.as_deref() == Some(&path) {
-            target.next = Some(Output::of(file));
+        if Some(&target.name) == name.as_ref() {
+            target.next = Some(Output::File(OpenFile::of(file)));
         }
         Ok(())
     }
@@ -388,6 +439,7 @@ impl Drop for Writer {
 mod tests {
     use std::io::Read as _;
     use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixDatagram;
 
     use super::*;
 
@@ -403,7 +455,7 @@ mod tests {
     fn lines_that_are_not_whole_are_lost_and_what_follows_is_not_joined_to_them() {
         let (mut reader, pipe) = io::pipe().unwrap();
         rustix::io::ioctl_fionbio(&pipe, true).unwrap();
-        let mut output = Output::of(File::from(OwnedFd::from(pipe)));
+        let mut output = OpenFile::of(File::from(OwnedFd::from(pipe)));
         let lines: Vec<_> = (0..30_000).map(|number| format!("{number:09}\n")).collect();
         let lost = output.write(&batch(&lines)).unwrap_err();
         assert_eq!(lost.why.kind(), ErrorKind::WouldBlock);
@@ -430,5 +482,24 @@ mod tests {
             rest.len() <= 3 && rest.ends_with(&["next\n", "last\n"]),
             "{rest:?}"
         );
+    }
+
+    /// A client whose path or header has lines that look like fields: they stay inside of their value.
+    #[test]
+    fn values_with_ends_of_lines_forge_no_field_of_an_entry() {
+        let path = std::env::temp_dir().join(format!("tidegate-forged-{}", std::process::id()));
+        std::fs::remove_file(&path).ok();
+        let taken = UnixDatagram::bind(&path).unwrap();
+        let mut output = Output::open(&LogTarget::Journal(path.clone())).unwrap();
+        let line = r#"{"path":"/a\nPRIORITY=0\n_UID=0","own\nMESSAGE=x":1}"#;
+        output.write(&batch(&[format!("{line}\n")])).unwrap();
+        let mut wanted = format!("MESSAGE={line}\nPRIORITY=6\nSYSLOG_IDENTIFIER=tidegate-access\n");
+        wanted.push_str("TIDEGATE_OWN_MESSAGE_X=1\nTIDEGATE_PATH\n");
+        wanted.push_str("\x14\0\0\0\0\0\0\0/a\nPRIORITY=0\n_UID=0\n");
+        let mut bytes = [0; 4096];
+        let length = taken.recv(&mut bytes).unwrap();
+        let found = std::str::from_utf8(&bytes[..length]).unwrap();
+        assert_eq!(found, wanted);
+        std::fs::remove_file(path).unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! Copies of requests get what is to spare, and nothing that others wait for.
+//! Requests beside those of clients get what is to spare, and nothing that others wait for.
 
 use super::*;
 use crate::admission::{AdmissionConfig, AdmissionKind, StaticLimits};
@@ -35,14 +35,27 @@ fn forward(picker: &mut Picker) -> Ticket {
 #[test]
 fn it_gets_a_node_with_room_and_counts_there() {
     let mut picker = picker(1, 10);
-    let copy = picker.handle_copy(SITE, NOW).unwrap();
-    let other = picker.handle_copy(SITE, NOW).unwrap();
+    let copy = picker.handle_extra(SITE, Extra::Copy, NOW).unwrap();
+    let other = picker.handle_extra(SITE, Extra::Copy, NOW).unwrap();
     assert_ne!(copy.node, other.node);
     assert_eq!(picker.table().in_flight(copy.node), 1);
-    assert!(picker.handle_copy(SITE, NOW).is_none());
+    assert!(picker.handle_extra(SITE, Extra::Copy, NOW).is_none());
     drop(other);
-    assert!(picker.handle_copy(SITE, NOW).is_some());
-    assert!(picker.handle_copy(SiteId(7), NOW).is_none());
+    assert!(picker.handle_extra(SITE, Extra::Copy, NOW).is_some());
+    assert!(picker.handle_extra(SiteId(7), Extra::Copy, NOW).is_none());
+}
+
+#[test]
+fn one_more_try_goes_to_no_node_that_has_the_request() {
+    let mut picker = picker(10, 10);
+    for _ in 0..20 {
+        let first = forward(&mut picker);
+        let tried = [first.node];
+        let second = picker.handle_extra(SITE, Extra::Try(&tried), NOW).unwrap();
+        assert_ne!(second.node, first.node);
+        let tried = [first.node, second.node];
+        assert!(picker.handle_extra(SITE, Extra::Try(&tried), NOW).is_none());
+    }
 }
 
 #[test]
@@ -53,9 +66,10 @@ fn none_while_a_request_waits() {
     assert!(matches!(waits, Decision::Wait));
     // There is room again, which is for the one that waits.
     drop(taken);
-    assert!(picker.handle_copy(SITE, NOW).is_none());
+    assert!(picker.handle_extra(SITE, Extra::Copy, NOW).is_none());
+    assert!(picker.handle_extra(SITE, Extra::Try(&[]), NOW).is_none());
     picker.handle_left(SITE, WaitId(0));
-    assert!(picker.handle_copy(SITE, NOW).is_some());
+    assert!(picker.handle_extra(SITE, Extra::Try(&[]), NOW).is_some());
 }
 
 #[test]
@@ -66,7 +80,7 @@ fn none_for_a_second_behind_a_refusal() {
     assert!(matches!(refused, Decision::Reject(_)));
     drop(taken);
     let soon = NOW + Duration::from_millis(999);
-    assert!(picker.handle_copy(SITE, soon).is_none());
+    assert!(picker.handle_extra(SITE, Extra::Copy, soon).is_none());
     let later = NOW + Duration::from_secs(1);
-    assert!(picker.handle_copy(SITE, later).is_some());
+    assert!(picker.handle_extra(SITE, Extra::Copy, later).is_some());
 }
