@@ -27,6 +27,7 @@ mod groups;
 mod heads;
 mod order;
 mod ramp;
+mod retry;
 mod site;
 mod ticket;
 
@@ -45,6 +46,7 @@ pub use extra::Extra;
 use groups::Groups;
 pub use heads::Heads;
 use heads::Member;
+pub use retry::Retried;
 use site::{Chosen, Passes, PickerSite, Waiter, Wanted};
 use ticket::TicketTable;
 pub use ticket::{Resting, Ticket};
@@ -528,28 +530,6 @@ impl Picker {
         }
     }
 
-    /// Another node for a request that failed at all nodes in `tried`; it was let in already.
-    pub fn handle_retry(
-        &mut self,
-        site: SiteId,
-        tried: &[NodeId],
-        now: Timestamp,
-    ) -> Result<Ticket, RejectReason> {
-        self.left.clear();
-        let candidates = self.topology.site(site).candidates.iter();
-        self.left
-            .extend(candidates.filter(|node| !tried.contains(node)));
-        if self.left.is_empty() {
-            return Err(RejectReason::NoNode);
-        }
-        let view = view(&self.table, &self.shares, site, &self.left, now);
-        let chosen = Chosen {
-            choice: self.sites[site.index()].pick(&view, &mut self.prng),
-            sticky: Stickiness::None,
-        };
-        Ok(self.dispatch(site, Books::Retry, &chosen, now))
-    }
-
     /// The terms by which the site's policy sees a node now.
     pub fn explain(&self, site: SiteId, node: NodeId, now: Timestamp) -> Vec<Term> {
         let candidates = &self.topology.site(site).candidates;
@@ -691,5 +671,7 @@ mod extra_tests;
 mod groups_tests;
 #[cfg(test)]
 mod order_tests;
+#[cfg(test)]
+mod retry_tests;
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use support::{Front, Records, SITE, World, cluster};
 use tidegate_core::admission::RejectReason;
 use tidegate_core::load::{LoadTable, NodeLoad, NodeTerms, OwnTraffic};
-use tidegate_core::picker::{Arrival, Decision, Outcome, Picker, Ticket};
+use tidegate_core::picker::{Arrival, Decision, Outcome, Picker, Retried, Ticket};
 use tidegate_core::policy::{LoadIndex, Parameters, PolicyConfig, PolicyKind, Probe, Signal};
 use tidegate_core::prng::Prng;
 use tidegate_core::time::Timestamp;
@@ -41,7 +41,7 @@ fn looks_at(config: &PolicyConfig, signals: &[Signal]) -> bool {
 }
 
 fn retry(picker: &mut Picker, tried: &[NodeId]) -> Option<Ticket> {
-    match picker.handle_retry(SITE, tried, NOW) {
+    match picker.handle_retry(SITE, tried, Retried::Failure, NOW) {
         Ok(ticket) => Some(ticket),
         Err(RejectReason::NoNode) => None,
         Err(reason) => panic!("not sent: {reason:?}"),
@@ -60,7 +60,10 @@ fn drained_maint_and_ejected_nodes_are_never_picked() {
         front.director.handle_override(NodeId(1), AdminState::Maint);
         let others: Vec<_> = (0..8).filter(|node| *node != 2).map(NodeId).collect();
         for _ in 0..3 {
-            let Ok(ticket) = front.picker.handle_retry(SITE, &others, now) else {
+            let Ok(ticket) = front
+                .picker
+                .handle_retry(SITE, &others, Retried::Failure, now)
+            else {
                 panic!("{name}: node 2 was left");
             };
             assert_eq!(ticket.node, NodeId(2), "{name}");

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tidegate_core::admission::{AdmissionConfig, AdmissionKind, Rank, StaticLimits};
 use tidegate_core::director::Director;
 use tidegate_core::load::{LoadTable, NodeLoad};
-use tidegate_core::picker::{Arrival, Decision, Outcome, Picker, Ticket, WaitId};
+use tidegate_core::picker::{Arrival, Decision, Outcome, Picker, Retried, Ticket, WaitId};
 use tidegate_core::policy::{LoadIndex, Parameters, PolicyConfig, PolicyKind, Probe};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{
@@ -112,7 +112,7 @@ fn requests(picker: &mut Picker, tickets: &mut Vec<Ticket>, now: &mut Timestamp)
             panic!("there are nodes");
         };
         let tried = [first.node];
-        let Ok(second) = picker.handle_retry(SITE, &tried, *now) else {
+        let Ok(second) = picker.handle_retry(SITE, &tried, Retried::Failure, *now) else {
             panic!("there are other nodes");
         };
         picker.handle_outcome(&first, Outcome::Broken, *now);

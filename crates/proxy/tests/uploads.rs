@@ -107,6 +107,52 @@ fn an_answer_that_overtakes_the_body_can_be_read() {
     }
 }
 
+/// A node that answers so once it has a head, and closes at once, whatever comes behind that: its kernel resets the connection.
+fn resetting(answer: &'static str) -> Node {
+    Node::start(move |peer| {
+        peer.read_head();
+        peer.send(answer);
+    })
+}
+
+/// Uploads of a long body, the most of which does not come, each on a connection of its own; calls `check` with the answers' client.
+fn upload(bench: &Bench, times: usize, mut check: impl FnMut(&mut Peer)) {
+    for _ in 0..times {
+        let mut client = bench.client();
+        client.send("POST / HTTP/1.1\r\nhost: shop.example\r\ncontent-length: 100000000\r\n\r\n");
+        for _ in 0..16 {
+            // It may be cut once the answer is there.
+            if client.stream().write_all(&[b'x'; 62_500]).is_err() {
+                break;
+            }
+        }
+        check(&mut client);
+    }
+}
+
+#[test]
+fn a_whole_answer_of_a_node_that_resets_the_connection_is_passed_on() {
+    let node = resetting("HTTP/1.1 413 Content Too Large\r\ncontent-length: 5\r\n\r\nlarge");
+    let bench = Bench::with(&[node.address], |config| config.timeouts.linger = PATIENCE);
+    upload(&bench, 100, |client| {
+        let answer = client.read_response(false);
+        assert_eq!((answer.status(), answer.text()), (413, "large"));
+        assert_eq!(answer.get("connection"), Some("close"));
+    });
+    let counted = bench.settled();
+    assert_eq!((counted.completed, counted.reason(Reason::Reset)), (100, 0));
+}
+
+#[test]
+fn a_node_that_resets_the_connection_without_an_answer_has_failed() {
+    let node = resetting("");
+    let bench = Bench::with(&[node.address], |config| config.timeouts.linger = PATIENCE);
+    upload(&bench, 20, |client| {
+        assert_eq!(client.read_response(false).status(), 502);
+    });
+    assert_eq!(bench.settled().reason(Reason::Reset), 20);
+}
+
 /// Whether this answer says that its connection closes, and whether that serves another request.
 fn says_and_serves(client: &mut Peer) -> (bool, bool) {
     let answer = client.read_response(false);

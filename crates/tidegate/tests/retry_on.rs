@@ -5,9 +5,10 @@ mod support;
 
 use std::io::{BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::{Condvar, Mutex};
 
 use support::server::{head, server_that};
-use support::{FrontEnd, Response, folder, request};
+use support::{FrontEnd, Response, eventually, folder, request};
 
 /// A server that answers `/busy-NAME` with 503, `/status-N` with that, and all others with 200; its name is the body.
 fn server(name: &'static str) -> SocketAddr {
@@ -155,4 +156,72 @@ fn without_budget_the_first_answer_is_passed_on() {
     assert_eq!((statuses, retries), (vec![200, 200, 503, 503], 0.0));
     let denied = front_end.metric("tidegate_retries_denied_total");
     assert_eq!(denied, Some(2.0));
+}
+
+/// Requests that a server has: so many, and whether they may go.
+struct Held {
+    now: Mutex<(usize, bool)>,
+    changed: Condvar,
+}
+
+/// As many as each server may have.
+const CONNECTIONS: usize = 2;
+
+static HELD: Held = Held {
+    now: Mutex::new((0, false)),
+    changed: Condvar::new(),
+};
+
+impl Held {
+    fn change(&self, by: impl FnOnce(&mut (usize, bool))) {
+        by(&mut self.now.lock().unwrap());
+        self.changed.notify_all();
+    }
+
+    /// Holds a request until it may go, or more are here than may be.
+    fn hold(&self) {
+        self.change(|(count, _)| *count += 1);
+        let held = |(count, go): &mut (usize, bool)| !*go && *count <= CONNECTIONS;
+        let now = self.now.lock().unwrap();
+        drop(self.changed.wait_while(now, held).unwrap());
+        self.change(|(count, _)| *count -= 1);
+    }
+}
+
+fn serve_held(mut stream: TcpStream) -> Option<()> {
+    let mut reader = BufReader::new(stream.try_clone().ok()?);
+    while head(&mut reader).is_some() {
+        HELD.hold();
+        let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nheld";
+        stream.write_all(answer).ok()?;
+    }
+    None
+}
+
+#[test]
+fn a_server_without_room_is_not_asked_in_place_of_an_answer() {
+    let held = server_that(Ipv4Addr::LOCALHOST.into(), serve_held);
+    let cluster = format!(
+        "[[site]]\nname = \"shop\"\npolicy = \"round_robin\"\nretry_on = [503]\nretry_budget = {ENOUGH}\n\
+         [site.admission]\nmode = \"maxconn\"\nconnections = {CONNECTIONS}\n\
+         [[node]]\nname = \"n1\"\naddress = \"{}\"\nsite = \"shop\"\n\
+         [[node]]\nname = \"n2\"\naddress = \"{held}\"\nsite = \"shop\"\n",
+        server("one"),
+    );
+    let folder = folder("retry-on-room");
+    let front_end = FrontEnd::start_with(&folder, &cluster, "[limits]\nworkers = 1\n");
+    std::thread::scope(|threads| {
+        let ask = || ask(&front_end, "GET", "/busy-one", "").status;
+        let first: Vec<_> = (0..CONNECTIONS).map(|_| threads.spawn(ask)).collect();
+        eventually("the server is full", || {
+            (HELD.now.lock().unwrap().0 == CONNECTIONS).then_some(())
+        });
+        assert_eq!(Vec::from([(); 4].map(|()| ask())), vec![503; 4]);
+        HELD.change(|(_, go)| *go = true);
+        let first = first.into_iter().map(|it| it.join().unwrap());
+        assert_eq!(first.collect::<Vec<_>>(), vec![200; CONNECTIONS]);
+    });
+    // The budget was not asked.
+    let denied = front_end.metric("tidegate_retries_denied_total");
+    assert_eq!(denied, Some(0.0));
 }

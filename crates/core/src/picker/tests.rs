@@ -75,13 +75,13 @@ fn a_retry_goes_elsewhere_until_nobody_is_left() {
     let mut picker = picker(3);
     let mut tried = Vec::new();
     for _ in 0..3 {
-        let Ok(ticket) = picker.handle_retry(SITE, &tried, NOW) else {
+        let Ok(ticket) = picker.handle_retry(SITE, &tried, Retried::Failure, NOW) else {
             panic!("an untried node was left");
         };
         assert!(!tried.contains(&ticket.node));
         tried.push(ticket.node);
     }
-    let last = picker.handle_retry(SITE, &tried, NOW);
+    let last = picker.handle_retry(SITE, &tried, Retried::Failure, NOW);
     assert_eq!(last.err(), Some(RejectReason::NoNode));
 }
 
@@ -380,7 +380,9 @@ fn what_waits_for_an_answer_is_counted_by_kind_until_its_head() {
     picker.handle_outcome(&failed, Outcome::Broken, NOW);
     assert_eq!(unanswered(&picker, "/page"), 1);
     // A second try says nothing of its kind.
-    let again = picker.handle_retry(SITE, &[], NOW).unwrap();
+    let again = picker
+        .handle_retry(SITE, &[], Retried::Failure, NOW)
+        .unwrap();
     drop((answered, failed, cancelled, other, again));
     assert_eq!(unanswered(&picker, "/page"), 0);
     assert_eq!(unanswered(&picker, "/search"), 0);

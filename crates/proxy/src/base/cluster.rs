@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, Cache};
 use tidegate_core::admission::Kind;
 use tidegate_core::picker::Picker;
-use tidegate_core::topology::{NodeId, SiteId, Topology};
+use tidegate_core::topology::{SiteId, Topology};
 
 use crate::record::stats::WorkerStats;
 
@@ -60,12 +60,5 @@ impl Cluster {
     /// What a request is, as far as its costs go.
     pub(crate) fn kind(&self, site: SiteId, method: &str, target: &str) -> Kind {
         self.picker.borrow().kind_of(site, method, target)
-    }
-
-    /// Whether the site has candidates besides these.
-    pub(crate) fn has_others(&self, site: SiteId, tried: &[NodeId]) -> bool {
-        let picker = self.picker.borrow();
-        let site = picker.topology().sites.get(site.index());
-        site.is_some_and(|site| site.candidates.iter().any(|node| !tried.contains(node)))
     }
 }

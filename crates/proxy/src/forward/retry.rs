@@ -12,11 +12,14 @@
 //! | anything else, and every time-out of an answer | never |
 //!
 //! Repeatable is a request whose method is idempotent and that has no body. All but the free retry are within the limit on
-//! tries and the site's retry budget. A request that waits at an ejected node and is denied a retry stays there and asks again
+//! tries and the site's retry budget, and go to nodes that bear them ([`Picker::handle_retry`]). A request that waits at an ejected node and is denied a retry stays there and asks again
 //! while it waits: the budget fills again, or the node comes back and answers.
+//!
+//! [`Picker::handle_retry`]: tidegate_core::picker::Picker::handle_retry
 
 use http::Request;
-use tidegate_core::picker::Ticket;
+use tidegate_core::picker::{Retried, Ticket};
+use tidegate_core::topology::{NodeId, SiteId};
 
 use crate::record::reason::Reason;
 use crate::request::{Client, RequestGuard, dispatch};
@@ -117,7 +120,7 @@ fn goes_on(
         Next::Elsewhere(_) if reason == Reason::OutOfSockets => Err(reason),
         Next::Elsewhere(request) => {
             guard.on_failure(reason);
-            let ticket = elsewhere(client, guard).ok_or(reason)?;
+            let ticket = elsewhere(client, guard, Retried::Failure).ok_or(reason)?;
             client.worker.sites.on_retry(ticket.site());
             dispatch(client, guard, ticket, client.worker.base.now());
             Ok(request)
@@ -125,8 +128,12 @@ fn goes_on(
     }
 }
 
-/// Another node, if tries are left, there is one, and the budget allows it, which has paid for it then.
-pub(super) fn elsewhere(client: &Client, guard: &mut RequestGuard) -> Option<Ticket> {
+/// Another node, if tries are left, one bears the request, and the budget allows it, which has paid for it then.
+pub(super) fn elsewhere(
+    client: &Client,
+    guard: &mut RequestGuard,
+    retried: Retried,
+) -> Option<Ticket> {
     let worker = &client.worker;
     let state = guard.state()?;
     let (site, ticket) = (state.site?, state.ticket.as_ref()?);
@@ -135,17 +142,21 @@ pub(super) fn elsewhere(client: &Client, guard: &mut RequestGuard) -> Option<Tic
         return None;
     }
     worker.base.cluster.refresh();
-    if !worker.base.cluster.has_others(site, &state.tried) {
+    let picker = &worker.base.cluster.picker;
+    let now = worker.base.now();
+    if !picker
+        .borrow()
+        .bears_retry(site, &state.tried, retried, now)
+    {
         return None;
     }
     state.retry_denied = !worker.sites.may_retry(site, false);
     if state.retry_denied {
         return None;
     }
-    let now = worker.base.now();
     let sticky = ticket.why.sticky;
-    let retried = (worker.base.cluster.picker.borrow_mut()).handle_retry(site, &state.tried, now);
-    let mut ticket = retried.ok()?;
+    let picked = (picker.borrow_mut()).handle_retry(site, &state.tried, retried, now);
+    let mut ticket = picked.ok()?;
     ticket.why.sticky = sticky.retried();
     Some(ticket)
 }
@@ -164,14 +175,12 @@ pub(crate) fn leave(client: &Client, guard: &mut RequestGuard) -> Option<Failure
         return None;
     }
     let request = client.upstream.borrow().as_ref()?.awaited_request()?;
-    state.retry_denied = !worker.sites.may_retry(site, state.retry_denied);
-    if state.retry_denied {
-        return None;
-    }
     state.tried.push(node);
-    let now = worker.base.now();
-    let retried = (worker.base.cluster.picker.borrow_mut()).handle_retry(site, &state.tried, now);
-    let ticket = retried.ok()?;
+    let ticket = away(worker, site, &state.tried, &mut state.retry_denied);
+    if ticket.is_none() {
+        state.tried.pop();
+    }
+    let (ticket, now) = (ticket?, worker.base.now());
     // The ejection was the verdict on the node; the answer that did not come is no further evidence.
     if let Some(counters) = worker.base.stats().node(node) {
         counters.on_failure(Reason::ResponseTimeout, now);
@@ -180,6 +189,21 @@ pub(crate) fn leave(client: &Client, guard: &mut RequestGuard) -> Option<Failure
     worker.sites.on_retry(site);
     dispatch(client, guard, ticket, now);
     Some(Failure::dispatched(Reason::ResponseTimeout, request))
+}
+
+/// Another node for a request that waits at the last one that it tried, if one bears it and the budget allows it.
+fn away(worker: &Worker, site: SiteId, tried: &[NodeId], denied: &mut bool) -> Option<Ticket> {
+    let picker = &worker.base.cluster.picker;
+    let now = worker.base.now();
+    if !(picker.borrow()).bears_retry(site, tried, Retried::Failure, now) {
+        return None;
+    }
+    *denied = !worker.sites.may_retry(site, *denied);
+    if *denied {
+        return None;
+    }
+    let picked = (picker.borrow_mut()).handle_retry(site, tried, Retried::Failure, now);
+    picked.ok()
 }
 
 /// Has requests that wait for nodes that answer nothing tried elsewhere. A request that the retry budget

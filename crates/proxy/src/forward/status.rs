@@ -3,7 +3,7 @@
 //! ```text
 //! another node is asked  if the status is among `retry_on` of the route, or else of the site,
 //!                        the request is repeatable (idempotent, without a body), its time is not over,
-//!                        tries are left, a node is there that has not had it, and the site's budget pays
+//!                        tries are left, a node has room that has not had it, and the site's budget pays
 //! passed on              any other answer, so the last one in any case
 //! ```
 //!
@@ -21,6 +21,7 @@ use std::task::{Context, Poll, Waker};
 use http::Response;
 use http_body::Body;
 use hyper::body::Incoming;
+use tidegate_core::picker::Retried;
 
 use super::retry::{Failure, elsewhere};
 use crate::record::reason::Reason;
@@ -47,7 +48,7 @@ pub(super) fn in_place_of(
         return None;
     }
     let request = client.upstream.borrow().as_ref()?.repeatable_request()?;
-    let ticket = elsewhere(client, guard)?;
+    let ticket = elsewhere(client, guard, Retried::Answer)?;
     guard.on_other_asked(status);
     match is_read(client, response.body_mut()) {
         true => client.release_upstream(),

@@ -1,4 +1,8 @@
 //! A node's stream as hyper sees it, and what is seen of it on the way: whether anything came, and what was sent.
+//!
+//! A node that answers before it has read all of a body, and closes, resets its connection (RFC 9112 §9.6): what it had sent before
+//! can be read still, but writing fails, at which hyper gives the connection up. So a write that fails so stands still
+//! in place of that, for as long as reading goes on: that finds the answer, or else the end of the stream or its error, at once.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
@@ -50,12 +54,18 @@ impl UpstreamBytes {
 /// The node's side.
 pub(crate) struct NodeIo {
     stream: Stream,
+    /// The node takes nothing more.
+    deaf: bool,
     watch: Rc<UpstreamBytes>,
 }
 
 impl NodeIo {
     pub(crate) fn new(stream: Stream, watch: Rc<UpstreamBytes>) -> Self {
-        Self { stream, watch }
+        Self {
+            stream,
+            deaf: false,
+            watch,
+        }
     }
 
     pub(crate) fn into_stream(self) -> Stream {
@@ -65,6 +75,25 @@ impl NodeIo {
     fn stream(&mut self) -> Pin<&mut Stream> {
         Pin::new(&mut self.stream)
     }
+
+    /// What becomes of a write that failed: it stands still if the node may have answered before. A request whose bytes are kept
+    /// is sent again in place of that.
+    #[cold]
+    fn on_deaf(&mut self, error: io::Error, context: &Context<'_>) -> Poll<io::Result<usize>> {
+        let is_reset = matches!(
+            error.kind(),
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
+        );
+        if !is_reset || self.watch.capturing.get() {
+            return Poll::Ready(Err(error));
+        }
+        // Once: each later read asks to be woken by itself.
+        if !self.deaf {
+            self.deaf = true;
+            context.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
 }
 
 impl Read for NodeIo {
@@ -73,9 +102,17 @@ impl Read for NodeIo {
         context: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        let Self { stream, watch } = &mut *self;
+        let Self {
+            stream,
+            deaf,
+            watch,
+        } = &mut *self;
         let mut inflow = watch.inflow.borrow_mut();
-        ready!(inflow.poll_read(stream, &watch.scratch, context, buffer))?;
+        let read = ready!(inflow.poll_read(stream, &watch.scratch, context, buffer))?;
+        // The write had the error that would have come here: this is no end of an answer that has no length.
+        if read == 0 && *deaf {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
         watch.reads.set(watch.reads.get().saturating_add(1));
         Poll::Ready(Ok(()))
     }
@@ -87,7 +124,10 @@ impl Write for NodeIo {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = ready!(self.stream().poll_write(context, bytes))?;
+        let written = match ready!(self.stream().poll_write(context, bytes)) {
+            Ok(written) => written,
+            Err(error) => return self.on_deaf(error, context),
+        };
         if self.watch.capturing.get() {
             let mut sent = self.watch.sent.borrow_mut();
             sent.extend_from_slice(&bytes[..written]);
@@ -101,10 +141,13 @@ impl Write for NodeIo {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let stream = self.stream();
-        let written = ready!(match slices {
+        let written = match ready!(match slices {
             [only] => stream.poll_write(context, only),
             slices => stream.poll_write_vectored(context, slices),
-        })?;
+        }) {
+            Ok(written) => written,
+            Err(error) => return self.on_deaf(error, context),
+        };
         if self.watch.capturing.get() {
             let mut sent = self.watch.sent.borrow_mut();
             let mut left = written;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate_core::admission::{AdmissionKind, Kind, Priority};
 use tidegate_core::load::RestKind;
-use tidegate_core::picker::{Arrival, Decision, LONG_ANSWER, Outcome, Ticket, WaitId};
+use tidegate_core::picker::{Arrival, Decision, LONG_ANSWER, Outcome, Retried, Ticket, WaitId};
 use tidegate_core::policy::Probe;
 use tidegate_core::prng::Prng;
 use tidegate_core::time::{Timestamp, nanos};
@@ -144,7 +144,9 @@ impl World<'_> {
             }
             Some(tried) => {
                 let tried = std::slice::from_ref(tried);
-                let retried = front_end.picker.handle_retry(site, tried, now);
+                let retried = front_end
+                    .picker
+                    .handle_retry(site, tried, Retried::Failure, now);
                 retried.map_or_else(Decision::Reject, Decision::Forward)
             }
         };

@@ -37,10 +37,13 @@ impl LoadTable {
     }
 
     fn bears_another_within(&self, node: NodeId) -> bool {
-        let by_agent = self
-            .most(node)
-            .is_none_or(|most| self.in_flight(node) < most);
-        by_agent && self.has_group_room(node)
+        self.bears_another_of_agent(node) && self.has_group_room(node)
+    }
+
+    /// Whether a node bears another own request as far as its agent says.
+    pub(crate) fn bears_another_of_agent(&self, node: NodeId) -> bool {
+        self.most(node)
+            .is_none_or(|most| self.in_flight(node) < most)
     }
 
     /// Whether the node's group, if it is in one, bears another request.
