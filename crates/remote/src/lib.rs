@@ -17,6 +17,7 @@
 //! the batched socket calls that the standard library does not have. It decides nothing: what
 //! a record means is the business of `tidegate_core::load`.
 
+pub mod allocator;
 pub mod child;
 pub mod clock;
 pub mod inherited;

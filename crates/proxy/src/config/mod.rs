@@ -342,6 +342,8 @@ pub struct ProxyConfig {
     pub clock: fn() -> Timestamp,
     /// What each thread does first: it may give privileges away. If it fails, there is no data plane.
     pub thread_start: fn(ProxyThread) -> std::io::Result<()>,
+    /// Gives memory that the calling thread has freed back to the system, where its allocator has to be asked for it.
+    pub give_back_memory: fn(),
 }
 
 /// The threads of a data plane.
@@ -372,6 +374,7 @@ impl ProxyConfig {
             events: 0,
             clock,
             thread_start: |_| Ok(()),
+            give_back_memory: || (),
         }
     }
 }

@@ -34,6 +34,9 @@ pub(crate) struct Clients {
     open: RefCell<Open>,
     /// Those that give way next.
     reserve: Reserve,
+    /// Gives back what is free, and whether some of it is new.
+    give_back: fn(),
+    emptied: Cell<bool>,
     /// Those that have given way and are not closed yet.
     evicted_now: Cell<usize>,
     /// Wakes what waits for the end of the last one.
@@ -59,7 +62,7 @@ struct Slot {
 }
 
 impl Clients {
-    pub(crate) fn new(worker: Rc<Worker>, seats: Arc<Seats>) -> Rc<Self> {
+    pub(crate) fn new(worker: Rc<Worker>, seats: Arc<Seats>, give_back: fn()) -> Rc<Self> {
         Rc::new(Self {
             builder: RefCell::new(builder(&worker.base.settings.limits())),
             followed: Cell::new(worker.base.settings.version()),
@@ -70,6 +73,8 @@ impl Clients {
             removed: RefCell::default(),
             open: RefCell::default(),
             reserve: Reserve::default(),
+            give_back,
+            emptied: Cell::new(false),
             evicted_now: Cell::new(0),
             wake_idle: Notify::new(),
             gate: RefCell::default(),
@@ -92,6 +97,18 @@ impl Clients {
         (open.slots.iter().flatten())
             .map(|it| &*it.client)
             .for_each(act);
+    }
+
+    /// One has freed its buffers.
+    pub(super) fn on_emptied(&self) {
+        self.emptied.set(true);
+    }
+
+    /// The system has what idle connections have freed.
+    pub(crate) fn give_back(&self) {
+        if self.emptied.take() {
+            (self.give_back)();
+        }
     }
 
     /// Waits until there is none.

@@ -94,6 +94,7 @@ pub(crate) async fn serve(clients: Rc<Clients>, stream: TcpStream, client: Rc<Cl
             return Box::pin(ended(&clients, &service, served, end)).await;
         }
         io = served.into_parts().io;
+        clients.on_emptied();
         poll_fn(|context| poll_idle(&client.connection, &io, context)).await;
     }
 }

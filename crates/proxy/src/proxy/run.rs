@@ -274,7 +274,7 @@ mod tests {
                 observer: None,
                 logger,
             });
-            let clients = Clients::new(worker, connections);
+            let clients = Clients::new(worker, connections, || ());
             let opening = Opening {
                 workers: 1,
                 ports: Default::default(),

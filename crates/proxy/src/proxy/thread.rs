@@ -86,7 +86,11 @@ impl WorkerSeed {
             observer,
             logger,
         });
-        let clients = Clients::new(worker, Arc::clone(&self.seats.connections));
+        let clients = Clients::new(
+            worker,
+            Arc::clone(&self.seats.connections),
+            self.config.give_back_memory,
+        );
         runtime.block_on(run(clients, self.index, self.commands.clone()))
     }
 }

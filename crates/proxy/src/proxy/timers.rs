@@ -56,6 +56,7 @@ pub(super) async fn keep_time(clients: Rc<Clients>) {
             swept_at = tick;
             let oldest = tick.saturating_sub(base.settings.ticks().upstream_idle);
             worker.pool.borrow_mut().sweep(oldest);
+            clients.give_back();
         }
         if tick >= flushed_at + FLUSH_TICKS {
             flushed_at = tick;

@@ -1,8 +1,8 @@
 //! From the configuration to what the data plane and the reader start with.
 
 use tidegate_proxy::{ProxyConfig, RequestConfig};
-use tidegate_remote::clock;
 use tidegate_remote::reader::ReaderOptions;
+use tidegate_remote::{allocator, clock};
 
 use crate::config::FrontEnd;
 use crate::privilege::Kept;
@@ -41,6 +41,7 @@ pub(super) fn proxy_config(front_end: &FrontEnd, kept: Kept) -> ProxyConfig {
         node_header,
         events: front_end.culprits.as_ref().map_or(0, |_| EVENTS),
         clock: clock::now,
+        give_back_memory: allocator::give_back,
     }
 }
 
