@@ -11,6 +11,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 use support::acme::{Pebble, quiet_address};
 use support::scene::{Cluster, Scene};
 use support::server::server;
@@ -300,6 +301,42 @@ fn an_authority_that_is_down_is_asked_again() {
             .is_null()
             .then_some(())
     });
+}
+
+#[test]
+fn a_certificate_that_cannot_be_written_is_shown_and_written_later() {
+    let Some(mut shop) = Shop::new("acme-unwritten") else {
+        return;
+    };
+    shop.pebble.revive();
+    // A folder stands where its file is to be.
+    let digest = Sha256::digest(format!("{}\nshop.test", shop.pebble.url()));
+    let hash = data_encoding::HEXLOWER.encode(&digest[..8]);
+    let file = shop.state.join(format!("shop.test-{hash}.pem"));
+    std::fs::create_dir(&file).unwrap();
+    let scene = Scene::start(
+        "acme-unwritten",
+        &shop.cluster("acme = [\"shop.test\"]", ""),
+    );
+    ask(&mut shop.connected("shop.test"));
+    let unwritten = "tidegate_certificate_unwritten{names=\"shop.test\"}";
+    let is = |value: f64| (scene.front_end.metric(unwritten) == Some(value)).then_some(());
+    eventually("it is not written", || is(1.0));
+    assert!(error(&scene.front_end).contains("cannot write"));
+    // A reload forgets nothing of it.
+    scene.reload(&[]);
+    std::fs::remove_dir(&file).unwrap();
+    eventually("it is written", || is(0.0));
+    assert!(
+        std::fs::read_to_string(&file)
+            .unwrap()
+            .contains("CERTIFICATE")
+    );
+    let known = certificate(&scene.front_end);
+    assert_eq!(
+        (number(&known, "issued"), &known["error"]),
+        (1.0, &Value::Null)
+    );
 }
 
 #[test]

@@ -182,3 +182,28 @@ fn what_is_longer_than_is_held_is_sent_once() {
     }
     assert_eq!(front_end.metric("tidegate_held_body_bytes"), Some(0.0));
 }
+
+#[test]
+fn a_refused_stream_is_sent_again_within_the_budget_alone() {
+    for (budget, status, requests, counted) in [
+        ("{ ratio = 0.0, min_per_second = 0 }", 502, 2, (0.0, 1.0)),
+        ("{ ratio = 0.0, min_per_second = 9 }", 200, 3, (1.0, 0.0)),
+    ] {
+        let node = Http2Node::start("here");
+        // The first request's connection is the second's as well.
+        let front_end = FrontEnd::start_with(
+            &folder("retries-refused"),
+            &text(&[node.address], &format!("retry_budget = {budget}")),
+            "[limits]\nworkers = 1\n",
+        );
+        run(async {
+            let mut connection = Connection::open(front_end.address).await;
+            connection.ask(get("/")).await;
+            let answer = connection.ask(get("/refused-first")).await;
+            assert_eq!(answer.status, status, "{budget}");
+        });
+        assert_eq!(node.requests(), requests, "{budget}");
+        let total = |name: &str| front_end.metric(&format!("tidegate_{name}_total")).unwrap();
+        assert_eq!((total("retries"), total("retries_denied")), counted);
+    }
+}

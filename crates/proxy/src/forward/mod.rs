@@ -21,7 +21,7 @@ use crate::request::{Client, RequestGuard, RequestTraits};
 use crate::stream::Stream;
 use crate::tls::NodeTlsFailure;
 use crate::upstream::body::RequestBody;
-use crate::upstream::{SendFailure, Sending, Upstream, UpstreamKey};
+use crate::upstream::{SendFailure, Sending, Upstream, UpstreamKey, is_refused};
 use crate::worker::{NodeOpening, NodeSpeech};
 use dial::Patience;
 pub(crate) use retry::{Failure, rescue};
@@ -285,6 +285,7 @@ fn failure(client: &Client, failure: SendFailure, stale: bool) -> Failure {
         return Failure::at_last(Reason::BadResponse);
     }
     match upstream.and_then(|upstream| upstream.unanswered(&error)) {
+        Some(request) if stale && is_refused(&error) => Failure::refused(broken, request),
         Some(request) => Failure::of_connection(broken, request, stale),
         None => Failure::at_last(broken),
     }

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | no connection, or no TLS on it | at another node: nothing was sent |
 //! | the request came back unsent from a pooled connection | at the same node, on a new connection, and free of charge: the node had merely closed an idle connection |
-//! | the node of HTTP/2 says that it has not begun | the same, whatever the method, if what of its body has come is held; from a new connection at another node |
+//! | the node of HTTP/2 says by `GOAWAY` that it has not begun | the same, whatever the method, if what of its body has come is held; from a new connection at another node |
+//! | the node of HTTP/2 refuses the stream | the same, but not free of charge: it may have no room |
 //! | a pooled connection broke before the first byte of an answer | the same, if the request is repeatable; an upgrade too |
 //! | a new connection broke before the first byte of an answer | at another node, if the request is repeatable |
 //! | the node was ejected because it answers nothing, not even probes | at another node that is up, if the request is repeatable and not a byte of an answer has come |
@@ -38,6 +39,8 @@ enum Next {
     Nothing,
     /// It was a pooled connection that the node may have closed long before: a new one will do.
     NewConnection(Request<RequestBody>),
+    /// The node has refused the stream on a pooled connection: a new one may do, within the budget.
+    Refused(Request<RequestBody>),
     /// The request may be sent to another node.
     Elsewhere(Request<RequestBody>),
     /// The request has its ticket for another node.
@@ -70,6 +73,14 @@ impl Failure {
         Self {
             reason,
             next: Next::Elsewhere(request),
+        }
+    }
+
+    /// The node has refused the stream on a pooled connection.
+    pub(crate) fn refused(reason: Reason, request: Request<RequestBody>) -> Self {
+        Self {
+            reason,
+            next: Next::Refused(request),
         }
     }
 
@@ -113,6 +124,16 @@ fn goes_on(
             client.worker.base.stats().stale.add(1);
             Ok(request)
         }
+        Next::Refused(request) => match pays(client, guard) {
+            Some(site) => {
+                client.worker.sites.on_retry(site);
+                Ok(request)
+            }
+            None => {
+                guard.on_failure(reason);
+                Err(reason)
+            }
+        },
         Next::Nothing => {
             guard.on_failure(reason);
             Err(reason)
@@ -126,6 +147,14 @@ fn goes_on(
             Ok(request)
         }
     }
+}
+
+/// The request's site, if its budget has paid for one more try.
+fn pays(client: &Client, guard: &mut RequestGuard) -> Option<SiteId> {
+    let state = guard.state()?;
+    let site = state.site?;
+    state.retry_denied = !client.worker.sites.may_retry(site, false);
+    (!state.retry_denied).then_some(site)
 }
 
 /// Another node, if tries are left, one bears the request, and the budget allows it, which has paid for it then.

@@ -285,6 +285,13 @@ fn begun(error: &hyper::Error) -> Begun {
     }
 }
 
+/// Whether the node has refused the stream: it has no room for it, whereas a `GOAWAY` says that its connection ends.
+pub(super) fn is_refused(error: &hyper::Error) -> bool {
+    let source = std::error::Error::source(error);
+    let of_frames = source.and_then(|it| it.downcast_ref::<h2::Error>());
+    of_frames.is_some_and(|it| it.is_reset() && it.reason() == Some(h2::Reason::REFUSED_STREAM))
+}
+
 impl Drop for Http2 {
     fn drop(&mut self) {
         let open = &self.connection.open;

@@ -255,6 +255,11 @@ impl Upstream {
     }
 }
 
+/// Whether the node has refused the stream (`REFUSED_STREAM`, RFC 9113 §7).
+pub(crate) fn is_refused(error: &hyper::Error) -> bool {
+    http2::is_refused(error)
+}
+
 /// What becomes of a request that was handed over.
 pub(crate) type Sent = Result<Response<Incoming>, SendFailure>;
 

@@ -15,6 +15,7 @@
 //! | `order` | account, order, proof, certificate |
 //! | `schedule` | when the next try is due |
 //! | `store` | account and certificates in files |
+//! | `unkept` | certificates that could not be written |
 //!
 //! It all runs beside the admin interface, in no worker: handshakes read what is in force, and wait for nothing. A try that fails
 //! changes nothing but what is known of it. One front-end at a time orders for a folder: the one that has it locked. The others
@@ -24,6 +25,7 @@ mod client;
 mod order;
 mod schedule;
 mod store;
+mod unkept;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,9 +38,10 @@ use tokio::sync::watch;
 
 use crate::config::AcmeConfig;
 use crate::output::Output;
-use order::OrderError;
+use order::{IssuedPem, OrderError};
 use schedule::{Tries, next_try};
 use store::{OwnedFolder, Store};
+use unkept::UnkeptCertificates;
 
 /// How long nothing is looked at: the time of day may be set meanwhile.
 const LOOK: Duration = Duration::from_secs(60);
@@ -56,6 +59,8 @@ pub(crate) struct CertificateState {
     pub(crate) failed: u64,
     /// Why the last try failed; none if it did not.
     pub(crate) error: Option<String>,
+    /// Why the one in force is in no file, so that it ends with this process; none if it is in one.
+    pub(crate) unkept: Option<String>,
     /// Seconds since 1970 at which the next try is due; none: another front-end orders.
     pub(crate) due: Option<u64>,
 }
@@ -65,6 +70,7 @@ pub(crate) struct CertificateState {
 pub(crate) struct Certificates {
     configs: watch::Sender<Option<AcmeConfig>>,
     states: Mutex<BTreeMap<String, CertificateState>>,
+    unkept: UnkeptCertificates,
 }
 
 /// What a certificate is called here: its first name, and how many more.
@@ -179,6 +185,11 @@ impl Certificates {
             tries.refusals = tries.refusals.min(1);
         }
         drop(states);
+        self.unkept.retain(|(directory, key)| {
+            let config = config.as_ref().filter(|it| it.directory == *directory);
+            let mut wanted = config.into_iter().flat_map(|it| &it.certificates);
+            wanted.any(|it| self::key(it) == *key)
+        });
         self.configs.send_replace(config);
     }
 
@@ -318,12 +329,55 @@ impl Keeper<'_> {
             if is_due(self.due(certificate)) {
                 self.order(certificate, folder).await;
             }
+            self.write_again(certificate, folder).await;
             let due = self.due(certificate);
             self.own.change(certificate, |state| state.due = Some(due));
+            let due = (self.own.unkept.due(&self.whose(certificate))).map_or(due, |it| it.min(due));
             let wait = Duration::from_secs(due).saturating_sub(clock::unix());
             first = first.min(wait);
         }
         first
+    }
+
+    /// What a certificate that could not be written is known by.
+    fn whose(&self, certificate: &IssuedCertificate) -> (String, String) {
+        (self.config.directory.clone(), key(certificate))
+    }
+
+    /// Writes one that could not be written before, if it is time for that.
+    async fn write_again(
+        &mut self,
+        certificate: &Arc<IssuedCertificate>,
+        folder: &Arc<OwnedFolder>,
+    ) {
+        let whose = self.whose(certificate);
+        let Some(pem) = self.own.unkept.pem(&whose, clock::unix().as_secs()) else {
+            return;
+        };
+        let failed = write(&pem, certificate, folder).await;
+        if failed.is_none() {
+            let text = format!("{}: it is kept in its file now", called(certificate));
+            self.output.event("certificate", &text);
+        }
+        self.is_written(certificate, pem, failed);
+    }
+
+    /// A certificate is in its file, or why it is not.
+    fn is_written(
+        &mut self,
+        certificate: &IssuedCertificate,
+        pem: Arc<IssuedPem>,
+        failed: Option<String>,
+    ) {
+        let whose = self.whose(certificate);
+        match &failed {
+            None => self.own.unkept.done(&whose),
+            Some(_) => {
+                let (now, jitter) = (clock::unix().as_secs(), self.prng.unit());
+                self.own.unkept.failed(whose, pem, now, jitter);
+            }
+        }
+        self.own.change(certificate, |state| state.unkept = failed);
     }
 
     fn due(&self, certificate: &IssuedCertificate) -> u64 {
@@ -347,11 +401,12 @@ impl Keeper<'_> {
         let jitter = self.prng.unit();
         let now = clock::unix().as_secs();
         let kept = match ordered {
-            Ok(pem) => keep(pem, certificate, folder).await,
+            Ok(pem) => checked(pem, certificate),
             Err(error) => Err(error),
         };
         match kept {
-            Ok((issued, unkept)) => {
+            Ok((issued, pem)) => {
+                let unkept = write(&pem, certificate, folder).await;
                 let end = jiff::Timestamp::from_second(issued.valid().end.cast_signed());
                 let until =
                     end.map_or_else(|_| String::new(), |end| format!(", valid until {end}"));
@@ -363,18 +418,21 @@ impl Keeper<'_> {
                         jitter,
                         ..Tries::default()
                     };
-                    state.error.clone_from(&unkept);
+                    state.error = None;
                 });
                 self.output.event(
                     "certificate",
                     &format!("{name}: a new certificate is in force{until}"),
                 );
-                if let Some(why) = unkept {
+                if let Some(why) = &unkept {
                     self.output.event(
                         "certificate",
-                        &format!("{name}: it ends with this process: {why}"),
+                        &format!(
+                            "{name}: it ends with this process, until it can be written: {why}"
+                        ),
                     );
                 }
+                self.is_written(certificate, pem, unkept);
             }
             Err(error) => {
                 self.own.change(certificate, |state| {
@@ -392,12 +450,11 @@ impl Keeper<'_> {
     }
 }
 
-/// Checks a certificate that was issued, and puts it into the folder; why it is not there, if it is not.
-async fn keep(
-    pem: order::IssuedPem,
-    certificate: &Arc<IssuedCertificate>,
-    folder: &Arc<OwnedFolder>,
-) -> Result<(Arc<Certificate>, Option<String>), OrderError> {
+/// A certificate that was issued, if it is what was asked for.
+fn checked(
+    pem: IssuedPem,
+    certificate: &IssuedCertificate,
+) -> Result<(Arc<Certificate>, Arc<IssuedPem>), OrderError> {
     let made = pem.certificate();
     let made =
         made.map_err(|why| OrderError::Refused(format!("what was issued is of no use: {why}")))?;
@@ -405,13 +462,21 @@ async fn keep(
         let why = format!("what was issued is not for {name}");
         return Err(OrderError::Refused(why));
     }
-    let (folder, wanted) = (Arc::clone(folder), Arc::clone(certificate));
+    Ok((Arc::new(made), Arc::new(pem)))
+}
+
+/// Puts a certificate into the folder; why it is not there, if it is not.
+async fn write(
+    pem: &Arc<IssuedPem>,
+    certificate: &Arc<IssuedCertificate>,
+    folder: &Arc<OwnedFolder>,
+) -> Option<String> {
+    let (folder, wanted, pem) = (Arc::clone(folder), Arc::clone(certificate), Arc::clone(pem));
     let written = tokio::task::spawn_blocking(move || folder.keep(&wanted, &pem));
-    let unkept = match written.await {
+    match written.await {
         Ok(written) => written.err(),
         Err(broken) => Some(broken.to_string()),
-    };
-    Ok((Arc::new(made), unkept))
+    }
 }
 
 /// When a certificate ends; 0 if there is none.

@@ -80,6 +80,11 @@ const TEXT_MAX: usize = 500;
 pub(super) struct IssuedPem(String);
 
 impl IssuedPem {
+    #[cfg(test)]
+    pub(super) fn of(text: String) -> Self {
+        Self(text)
+    }
+
     /// Key and chain.
     pub(super) fn text(&self) -> &str {
         &self.0

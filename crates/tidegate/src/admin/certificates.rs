@@ -18,7 +18,7 @@ pub(super) fn status(plane: &Plane) -> Vec<CertificateStatus> {
         expires_in_seconds: (certificate.current()).map(|it| it.valid().end as f64 - now),
         issued: state.issued,
         failed: state.failed,
-        error: state.error,
+        error: state.error.or(state.unkept),
         next_try_in_seconds: state.due.map(|due| (due as f64 - now).max(0.0)),
     });
     status.collect()
@@ -40,6 +40,14 @@ pub(super) fn metrics(plane: &Plane, text: &mut Text) {
         if let Some(current) = certificate.current() {
             family.sample(&[("names", names)], current.valid().end as f64);
         }
+    }
+    let mut family = text.family(
+        "tidegate_certificate_unwritten",
+        Kind::Gauge,
+        "1 while the certificate in force is in no file, since it could not be written.",
+    );
+    for (names, _, state) in &all {
+        family.count(&[("names", names)], state.unkept.is_some().into());
     }
     let mut family = text.family(
         "tidegate_certificate_orders",

@@ -190,7 +190,7 @@ impl Issuing {
             let message = "no listener answers any of these challenges";
             let problem = Problem::new(table.challenges.place(), message, "here");
             problems.push(problem.help(
-                "http-01 takes a listener without `tls` and `tcp_site`; tls-alpn-01 one with `acme`, without `tcp_site`, that \
+                "http-01 takes a listener without `tls` and `tcp_site` that speaks http/1.1; tls-alpn-01 one with `acme`, without `tcp_site`, that \
                  requires no certificate of clients",
             ));
             return None;

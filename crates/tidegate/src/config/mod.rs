@@ -31,6 +31,7 @@ pub(crate) mod invariants;
 mod log;
 #[cfg(test)]
 mod man_page;
+mod misplaced;
 mod mode;
 mod notes;
 pub(crate) mod own_files;
@@ -351,6 +352,10 @@ fn parse(
     // Behind the first one the parser guesses: a bracket that is missing makes dozens.
     let place = |error: &&toml::de::Error| error.span().map_or(0, |span| span.start);
     if let Some(error) = errors.iter().min_by_key(place) {
+        if let Some(problem) = misplaced::problem(text) {
+            problems.push(problem);
+            return None;
+        }
         let at = error.span().unwrap_or(0..0);
         let mut lines = error.message().lines();
         let message = lines.next().unwrap_or("not TOML").to_owned();
@@ -364,7 +369,13 @@ fn parse(
         return None;
     }
     let raw: Raw<'_> = toml::Spanned::new(0..0, toml::de::DeValue::Table(table.into_inner()));
-    let file = ConfigFile::decode(&raw, problems)?;
+    let file = ConfigFile::decode(&raw, problems);
+    if file.is_none()
+        && let Some(problem) = misplaced::problem(text)
+    {
+        problems.push(problem);
+    }
+    let file = file?;
     if !problems.is_empty() {
         return None;
     }

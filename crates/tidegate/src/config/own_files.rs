@@ -83,6 +83,7 @@ fn real(path: &Path) -> PathBuf {
 
 /// Notes each file that would be written over another one. `own` is the configuration file, if it is one.
 pub(super) fn check(file: &ConfigFile, folder: &Path, own: Option<&Path>, problems: &mut Problems) {
+    folders(file, folder, problems);
     let names = Names { folder };
     let written = names.written(file);
     let targets = names.targets(file);
@@ -127,6 +128,23 @@ fn note<'a>(
     problems.push(match &other.at {
         Some(at) => problem.context(at.clone(), "the same file"),
         None => problem,
+    });
+}
+
+/// The folder of certificates is for nothing else: what is kept over a restart has one of its own.
+fn folders(file: &ConfigFile, folder: &Path, problems: &mut Problems) {
+    let Some(acme) = &file.acme.value else { return };
+    // Of a file in this folder, whatever it is called.
+    let state = state_folder::of(&file.state, &folder.join("tidegate.toml"));
+    let Ok(Some(state)) = state else { return };
+    if real(&state) != real(&folder.join(&acme.state.value)) {
+        return;
+    }
+    let message = "`state` of [acme] and the folder of [state] are one";
+    let problem = Problem::new(acme.state.place(), message, "expected a folder of its own");
+    problems.push(match &file.state.directory.at {
+        Some(at) => problem.context(at.clone(), "the same folder"),
+        None => problem.help("that of [state] is given by the service manager (STATE_DIRECTORY)"),
     });
 }
 

@@ -537,3 +537,24 @@ fn the_deployment_for_kubernetes_has_a_sound_configuration() {
     let sources = config.front_end.unwrap().sources;
     assert_eq!(sources[0].config.kind.to_string(), "kubernetes shop/web");
 }
+
+#[test]
+fn a_certificate_and_a_key_that_are_swapped_are_named_so() {
+    let folder = std::env::temp_dir().join(format!("tidegate-swapped-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let pem = |name: &str, kind: &str| {
+        let text = format!("-----BEGIN {kind}-----\nAAAA\n-----END {kind}-----\n");
+        std::fs::write(folder.join(name), text).unwrap();
+    };
+    pem("key.pem", "RSA PRIVATE KEY");
+    pem("certificate.pem", "CERTIFICATE");
+    let text = "[[listener]]\naddress = \"0.0.0.0:443\"\n\
+                tls = { certificate = \"key.pem\", key = \"certificate.pem\" }\n";
+    let error = Config::parse(text, "test.toml", &folder).unwrap_err();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let error = error.render(false);
+    assert!(
+        error.contains("test.toml:3:23") && error.contains("are swapped"),
+        "{error}"
+    );
+}

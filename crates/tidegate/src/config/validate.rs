@@ -6,6 +6,7 @@ mod mirror;
 mod moves;
 mod node_tls;
 mod read;
+mod unreached;
 mod without_effect;
 
 use std::collections::BTreeMap;
@@ -277,6 +278,7 @@ impl Checker<'_> {
         let acme = self.acme(file);
         self.tcp_sites(&file.listener, &file.site);
         self.without_effect(file);
+        self.unreached(file);
         self.mirrors(file);
         let sites = self.sites(file);
         // A broken shared key is reported once, not for every node.
@@ -553,16 +555,26 @@ impl Checker<'_> {
                 // As `Routes` sees them: letter case and a final slash mean nothing.
                 let plain = |text: &str, end| text.strip_suffix(end).unwrap_or(text).to_owned();
                 let pair = (plain(&host.to_ascii_lowercase(), '.'), plain(path, '/'));
-                let owner = (host.place(), site.name.value.clone());
+                // A site without `hosts` is where its name is.
+                let place = |it: &At<String>| it.at.clone().unwrap_or(site.name.place());
+                let owner = (place(host), site.name.value.clone());
                 if let Some((first, name)) = served.insert(pair, owner) {
                     let message = match (host.value.as_str(), paths.len()) {
-                        ("*", 1) => "two sites serve all other hosts".to_owned(),
+                        ("*", 1) => format!(
+                            "two sites serve all other hosts: `{name}` and `{}`",
+                            site.name.value
+                        ),
                         (host, _) => format!("two sites serve {host}{}", path.value),
                     };
-                    self.problems.push(
-                        Problem::new(host.place(), message, "again here")
-                            .context(first, format!("first by `{name}`")),
-                    );
+                    let problem = Problem::new(place(host), message, "again here");
+                    let problem = problem.context(first, format!("first by `{name}`"));
+                    self.problems.push(match host.at {
+                        Some(_) => problem,
+                        None => problem.help(
+                            "a site without `hosts` serves all that no other one does: say which are whose, like \
+                             `hosts = [\"shop.example\"]`, or give one of them other `paths`",
+                        ),
+                    });
                 }
             }
         }

@@ -13,7 +13,7 @@ pub(crate) struct CertificateStatus {
     pub(crate) issued: u64,
     /// Tries since then that brought none.
     pub(crate) failed: u64,
-    /// Why there is no new one; null if all is well.
+    /// Why there is no new one, or why the one in force could not be written; null if all is well.
     pub(crate) error: Option<String>,
     /// Until the next try; null while another front-end orders.
     pub(crate) next_try_in_seconds: Option<f64>,

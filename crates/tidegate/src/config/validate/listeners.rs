@@ -28,6 +28,19 @@ const KEY_MAX: usize = 64 << 10;
 /// A certificate that ends so soon is spoken of: seven days.
 const SOON_SECONDS: u64 = 7 * 24 * 3600;
 
+/// What lines in PEM say that begin a certificate, and end the first line of a key of any kind (RFC 7468).
+const CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----";
+const KEY: &[u8] = b" PRIVATE KEY-----";
+
+fn has(text: &[u8], what: &[u8]) -> bool {
+    text.windows(what.len()).any(|it| it == what)
+}
+
+/// Whether it has a key, and no certificate.
+fn is_key(text: &[u8]) -> bool {
+    has(text, KEY) && !has(text, CERTIFICATE)
+}
+
 /// What a certificate is shown to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reader {
@@ -150,7 +163,9 @@ impl Checker<'_> {
     fn answers(&mut self, file: &ListenerFile, issues: bool) -> Option<Arc<ListenerAnswers>> {
         let port = u16::try_from(file.https_port.value).ok();
         let redirects_to = port.filter(|_| file.redirect_to_https.value);
-        let proves = issues && file.tcp_site.is_none();
+        // The authority asks by HTTP/1.1 (RFC 8555 §8.3).
+        let speaks_http1 = (file.protocols.iter()).any(|it| it.value == ProtocolName::Http1);
+        let proves = issues && file.tcp_site.is_none() && speaks_http1;
         self.issuing.http |= proves;
         let challenges = proves.then(|| Arc::clone(&self.issuing.challenges));
         (redirects_to.is_some() || proves).then(|| {
@@ -257,6 +272,13 @@ impl Checker<'_> {
         reader: Reader,
     ) -> Option<Certificate> {
         let chain_text = self.public(&chain.value, chain.place(), "certificate", CERTIFICATES_MAX);
+        if chain_text.as_deref().is_some_and(is_key) && self.has_certificate(&key.value) {
+            let message = "the certificate and its key are swapped";
+            let problem = Problem::new(chain.place(), message, "a key is in this file");
+            self.problems
+                .push(problem.context(key.place(), "and a certificate in this one"));
+            return None;
+        }
         let key_text = self.secret_text(self.path(&key.value), KEY_MAX);
         let key_text = key_text.map_err(|reason| self.unusable("key", key.place(), &reason));
         let response = match &ocsp.value {
@@ -287,6 +309,13 @@ impl Checker<'_> {
                 None
             }
         }
+    }
+
+    /// Whether a file is one with a certificate, and without a key.
+    fn has_certificate(&self, path: &Path) -> bool {
+        let file = bounded::regular(&self.path(path));
+        let text = file.and_then(|file| bounded::bytes(file, KEY_MAX));
+        text.is_ok_and(|text| has(&text, CERTIFICATE) && !has(&text, KEY))
     }
 
     /// A certificate out of its time is shown all the same: the clock may be wrong, and it is for others to judge.

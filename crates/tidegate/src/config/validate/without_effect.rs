@@ -4,10 +4,15 @@
 use tidegate_core::admission::AdmissionKind;
 use tidegate_core::units::format_duration;
 
-use super::super::file::{ConfigFile, SiteFile, TimeoutsFile, TraceparentName, defaults};
+use super::super::file::{
+    ConfigFile, ListenerFile, SiteFile, TimeoutsFile, TraceparentName, defaults,
+};
 use super::super::setting::At;
-use super::super::tls::ProtocolName;
+use super::super::tls::{OtherHostsName, ProtocolName};
 use super::Checker;
+
+/// Where requests are sent by `https` unless the listener says otherwise.
+const HTTPS_PORT: u32 = 443;
 
 /// Whether a listener passes connections on to the site.
 pub(super) fn has_listener(file: &ConfigFile, site: &SiteFile) -> bool {
@@ -27,6 +32,9 @@ impl Checker<'_> {
                 self.problem(protocols.place(), message, label);
             }
         }
+        for listener in &file.listener.value {
+            self.of_listener(listener);
+        }
         for site in &file.site.value {
             if site.hosts.is_empty() && has_listener(file, site) {
                 self.of_connections(site);
@@ -38,6 +46,34 @@ impl Checker<'_> {
             self.problem(sampled.place(), "no trace is begun here", label);
         }
         self.times(&file.timeouts);
+    }
+
+    fn of_listener(&mut self, listener: &ListenerFile) {
+        // What is as without a word is no mistake: the effective configuration has all keys.
+        if listener.https_port.value != HTTPS_PORT && !listener.redirect_to_https.value {
+            let label = "only with `redirect_to_https = true`";
+            self.problem(
+                listener.https_port.place(),
+                "nothing is redirected here",
+                label,
+            );
+        }
+        let Some(tls) = &listener.tls.value else {
+            return;
+        };
+        if listener.tcp_site.is_some() {
+            let refuses = tls.other_hosts.value != OtherHostsName::Serve;
+            let keys = [
+                ("hsts", tls.hsts.value.map(|_| tls.hsts.place())),
+                ("other_hosts", refuses.then(|| tls.other_hosts.place())),
+            ];
+            for (key, at) in keys {
+                let Some(at) = at else { continue };
+                let message =
+                    format!("`{key}` is about requests, and a listener with `tcp_site` has none");
+                self.problem(at, message, "only where connections are HTTP");
+            }
+        }
     }
 
     /// A site that gets connections from listeners, and no request.
