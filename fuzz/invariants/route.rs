@@ -101,6 +101,7 @@ fn routes(action: RouteAction) -> Arc<[RouteConfig]> {
         timeouts: RouteTimeouts::default(),
         retry_on: None,
         mirror: None,
+        hedge: None,
     };
     let below = PathPattern::parse("/a/*").expect("a pattern");
     let regex = PathPattern::regex("^/[0-9]+(/|$)").expect("a pattern");

@@ -20,6 +20,7 @@
 //! * [`moves`]: nodes that change their site, by words that front-ends share.
 //! * [`places`]: tables that grow while they are read.
 //! * [`retry_budget`]: which failed requests may be tried again.
+//! * [`hedge_budget`]: which slow ones may have a second node asked.
 //! * [`source_limits`]: what one client's address may take.
 //! * [`steer`]: weights and limits for a balancer that is not Tidegate's.
 //! * [`stats`]: quantile, median and mean, as all crates take them.
@@ -31,6 +32,7 @@ pub mod allowance;
 pub mod classes;
 pub mod culprits;
 pub mod director;
+pub mod hedge_budget;
 pub mod ids;
 pub mod load;
 pub mod moves;

@@ -52,8 +52,8 @@ pub use config::listener::{ListenerAnswers, ListenerConfig, ListenerPlan, Protoc
 pub use config::log_fields::{LogField, LogFieldError, LogFields};
 pub use config::requests::RequestConfig;
 pub use config::route::{
-    HeaderChanges, MirrorConfig, PathPattern, PathPatternError, RouteAction, RouteConditions,
-    RouteConfig, RouteTimeouts, Template, TemplateError, Wanted,
+    HeaderChanges, HedgeConfig, MirrorConfig, PathPattern, PathPatternError, RouteAction,
+    RouteConditions, RouteConfig, RouteTimeouts, Template, TemplateError, Wanted,
 };
 pub use config::site::{
     AnswerConfig, CustomBody, LimitStatus, PriorityConfig, Quota, SessionConfig, SessionSource,
@@ -72,6 +72,7 @@ pub use head::ends_unless_kept;
 pub use proxy::{
     Drained, ListenerSetter, ListenersChanged, OpenedListeners, Proxy, ProxyError, WorkerFailure,
 };
+pub use record::hedged::Hedged;
 pub use record::log::{
     Entry, Journal, LogHealth, LogReopener, OpenedLog, Priority, Recent, check_log_file,
 };

@@ -57,6 +57,13 @@ pub(crate) struct Route {
     place: usize,
 }
 
+impl Route {
+    /// Its place among its site's.
+    pub(crate) fn place(&self) -> usize {
+        self.place
+    }
+}
+
 impl Deref for Route {
     type Target = RouteConfig;
 
@@ -394,6 +401,7 @@ mod tests {
             timeouts: RouteTimeouts::default(),
             retry_on: None,
             mirror: None,
+            hedge: None,
         }
     }
 

@@ -1,7 +1,7 @@
 //! The one place that writes to standard output and standard error.
 //!
-//! Results go to standard output, events and errors to standard error, or to systemd's journal where that is the same. A reader that went away
-//! (`tidegate status | head -1`) ends a command quietly, and never a front-end or an agent.
+//! Results go to standard output, events and errors to standard error, or to systemd's journal where that is the same. A reader
+//! that went away (`tidegate status | head -1`) ends a command quietly, and never a front-end or an agent.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::OnceLock;

@@ -66,6 +66,7 @@ fields! {
         Node = "node": "the node that had it last";
         Tries = "tries": "nodes that it was sent to";
         RetryDenied = "retry_denied": "true if it was not tried again because the retry budget was used up";
+        Hedged = "hedged": "what became of a [second node](hedging.md), if the first one was slow: `won`, `lost`, `failed`, `no_room`, `no_budget`";
         Compared = "compared": "nodes that the policy compared";
         Score = "score": "the chosen node's score";
         LoadAge = "load_age_us": "age of the load record that the choice rested on";

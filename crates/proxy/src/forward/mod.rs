@@ -2,6 +2,7 @@
 //! answer; or goes elsewhere, if that failed and trying again can do no harm ([`retry`]).
 
 mod dial;
+pub(crate) mod hedge;
 pub(crate) mod mirror;
 mod retry;
 mod status;
@@ -17,7 +18,7 @@ use crate::connection::Upload;
 use crate::connection::introduction::IntroductionId;
 use crate::head;
 use crate::record::reason::Reason;
-use crate::request::{Client, RequestGuard, RequestTraits};
+use crate::request::{Client, Hedging, RequestGuard, RequestTraits};
 use crate::stream::Stream;
 use crate::tls::NodeTlsFailure;
 use crate::upstream::body::RequestBody;
@@ -141,8 +142,8 @@ pub(crate) async fn forward(
     let Some(upstream) = pooled(client, guard, traits)? else {
         return try_nodes(client, guard, request, traits).await;
     };
-    let mut sending = send(client, upstream, request, traits);
-    match poll_fn(|context| poll_head(client, guard, &mut sending, traits, context)).await {
+    let sending = send(client, upstream, request, traits);
+    match answered(client, guard, sending, traits).await {
         Ok(response) => Ok(response),
         Err(failure) => retry_after_failure(client, guard, failure, traits).await,
     }
@@ -217,8 +218,21 @@ async fn attempt(
         stale: false,
         ..*traits
     };
-    let mut sending = send(client, upstream, request, &traits);
-    poll_fn(|context| poll_head(client, guard, &mut sending, &traits, context)).await
+    let sending = send(client, upstream, request, &traits);
+    answered(client, guard, sending, &traits).await
+}
+
+/// Waits for the response head, and has a second node asked where that may be.
+async fn answered(
+    client: &Client,
+    guard: &mut RequestGuard,
+    mut sending: Sending,
+    traits: &RequestTraits,
+) -> Result<Response<Incoming>, Failure> {
+    if guard.state().is_some_and(|it| it.hedging == Hedging::May) {
+        return Box::pin(hedge::answered(client, guard, sending, traits)).await;
+    }
+    poll_fn(|context| poll_head(client, guard, &mut sending, traits, context)).await
 }
 
 /// Connects to the ticket's node, or to others while that fails: a stream of bytes, on which nothing was said.

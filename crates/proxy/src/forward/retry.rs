@@ -63,6 +63,16 @@ impl Failure {
         }
     }
 
+    /// Whether another node may have the request; what has happened is noted of the one that had it, then.
+    pub(super) fn is_made_good(&self, client: &Client, guard: &mut RequestGuard) -> bool {
+        match self.next {
+            Next::Nothing | Next::Dispatched(_) => return false,
+            Next::NewConnection(_) => client.worker.base.stats().stale.add(1),
+            Next::Elsewhere(_) => guard.on_failure(self.reason),
+        }
+        true
+    }
+
     /// Whether it has: then an idle connection to that one will do.
     pub(super) fn is_dispatched(&self) -> bool {
         matches!(self.next, Next::Dispatched(_))

@@ -61,7 +61,7 @@ pub(super) fn in_place_of(
     Some(Failure::dispatched(Reason::BadResponse, request))
 }
 
-fn is_chosen(client: &Client, guard: &mut RequestGuard, status: u16) -> bool {
+pub(super) fn is_chosen(client: &Client, guard: &mut RequestGuard, status: u16) -> bool {
     let Some(state) = guard.state() else {
         return false;
     };

@@ -75,8 +75,12 @@ pub(crate) fn respond(service: &Rc<Service>, mut request: Request<ClientBody>) -
         Ok(body) => request.map(|_| body),
         Err(reason) => return Responder::answered(refused(guard, reason)),
     };
-    if guard.may_be_copied() {
+    if guard.may_be_more() {
         forward::mirror::mirror(client, &mut guard, &request, &traits);
+        let is_hedged = forward::hedge::may_be(client, &mut guard, request.method(), &traits);
+        if is_hedged && wait.is_none() {
+            return Responder::Slow(hedged(Rc::clone(service), guard, request, traits));
+        }
     }
     if let Some(wait) = wait {
         return Responder::Slow(queued(Rc::clone(service), guard, request, traits, wait));
@@ -169,6 +173,20 @@ fn queued(
             Ok(()) => forward::forward(client, &mut guard, request, &mut traits).await,
             Err(reason) => Err(reason),
         };
+        finish(&service, guard, answer, &traits).await
+    })
+}
+
+#[cold]
+fn hedged(
+    service: Rc<Service>,
+    mut guard: RequestGuard,
+    request: Request<RequestBody>,
+    mut traits: RequestTraits,
+) -> Slow {
+    Box::pin(async move {
+        let client = &service.client;
+        let answer = forward::forward(client, &mut guard, request, &mut traits).await;
         finish(&service, guard, answer, &traits).await
     })
 }

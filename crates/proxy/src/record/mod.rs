@@ -1,6 +1,7 @@
 //! What is kept of requests and connections: counters, the access log, the last requests, and what the discovery of
 //! culprits reads.
 
+pub(crate) mod hedged;
 pub(crate) mod log;
 pub(crate) mod mirrored;
 pub(crate) mod observed;

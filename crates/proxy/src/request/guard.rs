@@ -75,14 +75,14 @@ impl RequestGuard {
         self.inner.as_mut().map(|(_, state)| &mut **state)
     }
 
-    /// Whether another site may get a copy of it.
+    /// Whether other nodes than one may have it as well: another site's get a copy, or a second one is asked where it is slow.
     #[inline]
-    pub(crate) fn may_be_copied(&self) -> bool {
+    pub(crate) fn may_be_more(&self) -> bool {
         let route = self
             .inner
             .as_ref()
             .and_then(|(_, state)| state.route.as_ref());
-        route.is_some_and(|route| route.mirror.is_some())
+        route.is_some_and(|route| route.asks_more())
     }
 
     /// The node that has it.

@@ -12,4 +12,5 @@ pub(crate) use admit::{
 };
 pub(crate) use client::Client;
 pub(crate) use guard::{Moment, RequestGuard, enter_headless, outcome_of};
-pub(crate) use pick::dispatch;
+pub(crate) use pick::{dispatch, hand_over, note_try};
+pub(crate) use state::Hedging;

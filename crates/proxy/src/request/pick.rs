@@ -8,6 +8,7 @@ use super::client::Client;
 use super::guard::RequestGuard;
 use crate::gate::queue::InQueue;
 use crate::record::reason::Reason;
+use crate::worker::Worker;
 
 /// Asks for a node: the request has one now, or waits.
 pub(super) fn pick(
@@ -44,7 +45,13 @@ pub(super) fn pick(
 /// The request goes to the ticket's node.
 #[inline]
 pub(crate) fn dispatch(client: &Client, guard: &mut RequestGuard, ticket: Ticket, now: Timestamp) {
-    let worker = &client.worker;
+    note_try(&client.worker, &ticket);
+    hand_over(client, guard, ticket, now);
+}
+
+/// Counts that the ticket's node is asked.
+#[inline]
+pub(crate) fn note_try(worker: &Worker, ticket: &Ticket) {
     let stats = worker.base.stats();
     match ticket.why.load_age {
         Some(age) => stats.load_age.record(age.as_micros() as u64),
@@ -53,6 +60,12 @@ pub(crate) fn dispatch(client: &Client, guard: &mut RequestGuard, ticket: Ticket
     if let Some(counters) = stats.node(ticket.node) {
         counters.tries.add(1);
     }
+}
+
+/// The request is the ticket's node's, which was asked then.
+#[inline]
+pub(crate) fn hand_over(client: &Client, guard: &mut RequestGuard, ticket: Ticket, now: Timestamp) {
+    let worker = &client.worker;
     client.connection.at.set(Some(ticket.node));
     // What failed elsewhere is at work anew: this ends its rest.
     match ticket.is_throttled() {

@@ -13,6 +13,7 @@ use super::client::Client;
 use crate::gate::delay::Delayed;
 use crate::gate::throttle::Throttled;
 use crate::head::classify::SessionHash;
+use crate::record::hedged::Hedged;
 use crate::record::log::{Line, Recent, Tail};
 use crate::record::reason::Reason;
 use crate::refusal::Form;
@@ -37,6 +38,8 @@ pub(crate) struct RequestState {
     pub(crate) tried: Vec<NodeId>,
     /// It was not tried again because the budget is used up.
     pub(crate) retry_denied: bool,
+    /// Whether it may have a second node, or what became of that.
+    pub(crate) hedging: Hedging,
     /// Whose request it is; taken when it is let in.
     pub(crate) session: Option<SessionHash>,
     /// Where its session wants it.
@@ -73,6 +76,7 @@ impl Default for RequestState {
             tries: 0,
             tried: Vec::new(),
             retry_denied: false,
+            hedging: Hedging::Never,
             session: None,
             affinity: Affinity::None,
             route: None,
@@ -84,6 +88,26 @@ impl Default for RequestState {
             bytes: 0,
             words: Words::default(),
             observed: None,
+        }
+    }
+}
+
+/// Whether a request may have a second node where its first one is slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hedging {
+    /// It may not.
+    Never,
+    /// It may.
+    May,
+    /// It has had one, or could not, and may not again.
+    Was(Hedged),
+}
+
+impl Hedging {
+    fn outcome(self) -> Option<Hedged> {
+        match self {
+            Self::Never | Self::May => None,
+            Self::Was(outcome) => Some(outcome),
         }
     }
 }
@@ -240,6 +264,7 @@ impl RequestState {
             node: node.map(|node| node.name.as_str()),
             tries: self.tries,
             retry_denied: self.retry_denied,
+            hedged: self.hedging.outcome(),
             why: ticket.map(|ticket| ticket.why),
             throttle: throttled.map(|throttled| throttled.rule().pattern.name()),
             held_us: throttled
@@ -310,6 +335,7 @@ impl RequestState {
         self.tries = 0;
         self.tried.clear();
         self.retry_denied = false;
+        self.hedging = Hedging::Never;
         self.session = None;
         self.affinity = Affinity::None;
         self.delayed = None;

@@ -1,7 +1,7 @@
 //! The settings of all sites: as they are published for all workers, and what one worker has made ready of them.
 //!
 //! Sites come, go and change while requests run: a worker takes newer settings over with its next tick. What did not
-//! change keeps what it has: a retry budget its level, a table of sessions those that are known, a rule of TLS its connections. A site that is newer
+//! change keeps what it has: a budget of retries or of second nodes its level, a table of sessions those that are known, a rule of TLS its connections. A site that is newer
 //! than a worker's settings has the defaults until then.
 
 use std::cell::{Cell, RefCell};
@@ -13,6 +13,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response};
 use tidegate_core::admission::Priority;
+use tidegate_core::hedge_budget::HedgeBudget;
 use tidegate_core::picker::Affinity;
 use tidegate_core::retry_budget::RetryBudget;
 use tidegate_core::time::Timestamp;
@@ -122,6 +123,8 @@ struct Ready {
     answers: Answers,
     priorities: Vec<PriorityRules>,
     budgets: Vec<RetryBudget>,
+    /// By site, and by place of a route.
+    hedges: Vec<Vec<HedgeBudget>>,
     sticky: Vec<Option<StickySite>>,
     /// Whether connections to nodes of any site begin with a header that names the client.
     introduces: bool,
@@ -143,6 +146,7 @@ impl Sites {
                 .iter()
                 .map(|it| budget(it, workers, &base))
                 .collect(),
+            hedges: configs.iter().map(hedges).collect(),
             sticky: configs.iter().map(|it| sticky(it, None)).collect(),
             introduces: introduces(configs),
             settings,
@@ -171,6 +175,13 @@ impl Sites {
             Some(_) | None => budget(config, self.workers, &self.base),
         });
         let budgets = budgets.collect();
+        let before = std::mem::take(&mut ready.hedges);
+        let mut kept = before.into_iter().zip(&ready.settings.configs);
+        let hedges = configs.iter().map(|config| match kept.next() {
+            Some((budgets, was)) if has_hedges_of(config, was) => budgets,
+            Some(_) | None => hedges(config),
+        });
+        let hedges = hedges.collect();
         let mut before = std::mem::take(&mut ready.sticky).into_iter();
         let kept = configs.iter().map(|it| sticky(it, before.next().flatten()));
         let kept_sticky = kept.collect();
@@ -179,6 +190,7 @@ impl Sites {
             answers: Answers::new(configs, self.seed.get()),
             priorities: priorities(configs),
             budgets,
+            hedges,
             sticky: kept_sticky,
             introduces: introduces(configs),
             settings: Arc::clone(&settings),
@@ -351,6 +363,17 @@ impl Sites {
         may
     }
 
+    /// What second nodes of a route's requests are paid from.
+    pub(crate) fn with_hedge_budget<T>(
+        &self,
+        site: SiteId,
+        place: usize,
+        with: impl FnOnce(&mut HedgeBudget) -> T,
+    ) -> Option<T> {
+        let mut ready = self.ready.borrow_mut();
+        Some(with(ready.hedges.get_mut(site.index())?.get_mut(place)?))
+    }
+
     /// Whether another node is asked in place of an answer of this status.
     pub(crate) fn retries_on(&self, site: SiteId, status: u16) -> bool {
         let ready = self.ready.borrow();
@@ -414,6 +437,21 @@ fn sticky(site: &SiteConfig, before: Option<StickySite>) -> Option<StickySite> {
     let config = site.sticky.as_ref()?;
     let kept = before.filter(|before| before.config() == config);
     Some(kept.unwrap_or_else(|| StickySite::new(config)))
+}
+
+/// What second nodes of a site's requests are paid from, by the place of the route.
+fn hedges(site: &SiteConfig) -> Vec<HedgeBudget> {
+    let most = site
+        .routes
+        .iter()
+        .map(|it| it.hedge.map_or(0.0, |it| it.most));
+    most.map(HedgeBudget::new).collect()
+}
+
+/// Whether the routes of a site may ask second nodes as those of this one do.
+fn has_hedges_of(site: &SiteConfig, other: &SiteConfig) -> bool {
+    let of = |site: &SiteConfig| -> Vec<_> { site.routes.iter().map(|it| it.hedge).collect() };
+    of(site) == of(other)
 }
 
 /// A site's retry budget, of which a worker has its part.

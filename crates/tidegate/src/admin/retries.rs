@@ -1,6 +1,6 @@
-//! Metrics of requests that are sent more than once: retries, what the budget refused, what came back unsent or not begun, and copies.
+//! Metrics of requests that are sent more than once: retries, what the budget refused, what came back unsent or not begun, second nodes of slow ones, and copies.
 
-use tidegate_proxy::{Mirrored, Snapshot};
+use tidegate_proxy::{Hedged, Mirrored, Snapshot};
 
 use crate::exposition::{Kind, Text};
 
@@ -39,6 +39,11 @@ pub(super) fn metrics(snapshot: &Snapshot, text: &mut Text) {
     let help = "Requests that were drawn to be copied for another site (mirror), by what became of the copy.";
     let mut family = text.family("tidegate_mirrored", Kind::Counter, help);
     for (outcome, count) in Mirrored::ALL.iter().zip(&snapshot.mirrored) {
+        family.count(&[("outcome", outcome.label())], *count);
+    }
+    let help = "Requests whose first node had not answered in time (hedge), by what became of the second one.";
+    let mut family = text.family("tidegate_hedged", Kind::Counter, help);
+    for (outcome, count) in Hedged::ALL.iter().zip(&snapshot.hedged) {
         family.count(&[("outcome", outcome.label())], *count);
     }
     let help = "Bytes of request bodies that are held now, to be sent again.";

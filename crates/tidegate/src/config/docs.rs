@@ -23,7 +23,7 @@ use super::log::LogFile;
 use super::policy::PolicySetting;
 use super::reconfigure::{ReconfigureFile, SiteNodesFile};
 use super::reported::{ObjectFile, PeriodsFile};
-use super::route::{MirrorFile, RouteFile, RouteTimeoutsFile};
+use super::route::{HedgeFile, MirrorFile, RouteFile, RouteTimeoutsFile};
 use super::setting::{Encoded, KeyDocs, Table, TableDocs, inline};
 use super::soft_limits::{AgentSoftLimitsFile, SoftLimitsFile};
 use super::sticky::StickyFile;
@@ -68,6 +68,7 @@ pub(super) fn sections() -> Vec<(&'static str, TableDocs)> {
         ("[[site.route]]", RouteFile::docs()),
         ("[[site.route]] timeouts = { … }", RouteTimeoutsFile::docs()),
         ("[[site.route]] mirror = { … }", MirrorFile::docs()),
+        ("[[site.route]] hedge = { … }", HedgeFile::docs()),
         ("[[site]] policy = { … }", PolicySetting::table_docs()),
         (ADMISSION, AdmissionFile::docs()),
         (

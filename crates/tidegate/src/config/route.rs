@@ -7,8 +7,8 @@ use std::time::Duration;
 use http::header::HOST;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use tidegate_proxy::{
-    HeaderChanges, MirrorConfig, PathPattern, RouteAction, RouteConditions, RouteConfig,
-    RouteTimeouts, Template, Wanted, is_framing, is_served,
+    HeaderChanges, HedgeConfig, MirrorConfig, PathPattern, RouteAction, RouteConditions,
+    RouteConfig, RouteTimeouts, Template, Wanted, is_framing, is_served,
 };
 
 use super::answers::Named;
@@ -27,6 +27,10 @@ const RETRIED: std::ops::RangeInclusive<u16> = 400..=599;
 /// Range of a time-out.
 const LEAST: Option<Duration> = Some(TIMEOUT_MIN);
 const MOST: Option<Duration> = Some(TIMEOUT_MAX);
+/// The least time that a first node has.
+const HEDGE_MIN: Duration = Duration::from_millis(1);
+/// Methods whose requests may have a second node.
+const SAFE: [Method; 3] = [Method::GET, Method::HEAD, Method::OPTIONS];
 /// What stands for any value of a field or a name of the query.
 const ANY: &str = "*";
 
@@ -67,6 +71,18 @@ table! {
         retry_on: Option<Vec<At<u32>>> = None;
         /// Another site that gets copies of some of its requests, like `{ to = "next", share = 0.01 }`. Not set: none does.
         mirror: Option<MirrorFile> = None;
+        /// A second node is asked for slow ones of its safe requests, like `{ after = "30ms" }`. Not set: none is.
+        hedge: Option<HedgeFile> = None;
+    }
+}
+
+table! {
+    /// Second nodes for slow requests of a route ([hedging.md](hedging.md)).
+    pub(crate) struct HedgeFile {
+        /// The first node has had the request for so long without the head of an answer. The 95th percentile of good days is a start.
+        after: Duration, in HEDGE_MIN..=TIMEOUT_MAX;
+        /// Second nodes per request: with 0.05 at most one for twenty, and ten that were saved up, in each worker.
+        most: f64 = 0.05, in 0.0..=1.0;
     }
 }
 
@@ -189,6 +205,10 @@ impl Reading<'_, '_> {
                 to: it.to.value.clone(),
                 share: it.share.value,
             }),
+            hedge: self.route.hedge.value.as_ref().map(|it| HedgeConfig {
+                after: it.after.value,
+                most: it.most.value,
+            }),
         };
         self.does_something(&config).then_some(config)
     }
@@ -214,6 +234,37 @@ impl Reading<'_, '_> {
         if !forwards && config.mirror.is_some() {
             let message = "no copy is made: the route answers by itself";
             self.problem(self.route.mirror.place(), message, "here");
+            return false;
+        }
+        config.hedge.is_none_or(|hedge| self.hedges(config, hedge))
+    }
+
+    /// Whether there can be a second node.
+    fn hedges(&mut self, config: &RouteConfig, hedge: HedgeConfig) -> bool {
+        let at = self.route.hedge.place();
+        if !matches!(config.action, RouteAction::Forward { .. }) {
+            let message = "no second node is asked: the route answers by itself";
+            self.problem(at, message, "here");
+            return false;
+        }
+        let methods = &config.conditions.methods;
+        if !methods.is_empty() && !methods.iter().any(|it| SAFE.contains(it)) {
+            let message = "no second node is asked for requests that may change something";
+            let problem = Problem::new(at, message, "for GET, HEAD and OPTIONS alone");
+            let problem = problem.context(self.route.methods.place(), "the route has others");
+            self.problems.push(problem);
+            return false;
+        }
+        let own = [
+            ("total", config.timeouts.total),
+            ("response_head", config.timeouts.response_head),
+        ];
+        let over = own
+            .into_iter()
+            .find(|(_, most)| most.is_some_and(|most| most <= hedge.after));
+        if let Some((name, _)) = over {
+            let message = format!("no second node is asked: the route's `{name}` is over by then");
+            self.problem(at, message, "less than that");
             return false;
         }
         true

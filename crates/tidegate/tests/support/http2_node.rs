@@ -103,6 +103,11 @@ async fn serve(
         request.uri(),
         request.headers()
     );
+    let path = match path.strip_prefix("/never-") {
+        Some(other) if other != name => "/".to_owned(),
+        Some(_) => "/never".to_owned(),
+        None => path,
+    };
     match &*path {
         "/refused" => {
             answer.send_reset(Reason::REFUSED_STREAM);

@@ -28,6 +28,17 @@ pub struct RouteConfig {
     pub retry_on: Option<Vec<u16>>,
     /// Another site that gets copies of some of them; none: none does.
     pub mirror: Option<MirrorConfig>,
+    /// When a second node is asked for one of them; none: never.
+    pub hedge: Option<HedgeConfig>,
+}
+
+/// When a second node is asked for a request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HedgeConfig {
+    /// The first node has had it for so long, and no head of an answer has come.
+    pub after: Duration,
+    /// Second nodes per request, 0 to 1.
+    pub most: f64,
 }
 
 /// Which requests another site gets copies of.
@@ -40,6 +51,11 @@ pub struct MirrorConfig {
 }
 
 impl RouteConfig {
+    /// Whether more than one node may have one of its requests, at a time.
+    pub(crate) fn asks_more(&self) -> bool {
+        self.mirror.is_some() || self.hedge.is_some()
+    }
+
     /// The body of its answer.
     pub(crate) fn body(&self) -> Option<&CustomBody> {
         match &self.action {

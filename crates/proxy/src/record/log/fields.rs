@@ -155,6 +155,7 @@ impl OfEnd {
             Self::Node => tail.node,
             Self::Throttle => tail.throttle,
             Self::Sticky => why.and_then(|it| it.sticky.label()),
+            Self::Hedged => tail.hedged.map(|it| it.label()),
             Self::Reason => tail.reason.map(|it| it.label()),
             Self::Score => {
                 // A policy that compares nothing has no score, and JSON has no NaN.

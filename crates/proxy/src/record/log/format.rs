@@ -69,6 +69,9 @@ pub(super) fn combined_tail(out: &mut Vec<u8>, tail: &Tail<'_>) {
     if tail.retry_denied {
         out.extend_from_slice(b" retry_denied=true");
     }
+    if let Some(hedged) = tail.hedged {
+        put!(out, " hedged={}", hedged.label());
+    }
     if let Some(why) = &tail.why {
         put!(out, " compared={}", why.compared);
         if why.score.is_finite() {

@@ -27,6 +27,7 @@ pub use writer::{LogHealth, LogReopener, OpenedLog};
 
 use crate::config::LogFormat;
 use crate::config::log_fields::LogFields;
+use crate::record::hedged::Hedged;
 use crate::record::reason::Reason;
 use crate::record::stats::Stats;
 use crate::wire::trace::trace_of;
@@ -71,6 +72,7 @@ pub(crate) struct Tail<'a> {
     pub(crate) node: Option<&'a str>,
     pub(crate) tries: u32,
     pub(crate) retry_denied: bool,
+    pub(crate) hedged: Option<Hedged>,
     pub(crate) why: Option<Why>,
     pub(crate) throttle: Option<&'a str>,
     pub(crate) held_us: Option<u64>,

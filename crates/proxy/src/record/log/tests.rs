@@ -54,6 +54,7 @@ fn tail(reason: Option<Reason>) -> Tail<'static> {
         node: Some("n1"),
         tries: 1,
         retry_denied: false,
+        hedged: None,
         why: Some(Why {
             compared: 5,
             score: 1.5,
@@ -150,6 +151,22 @@ fn a_denied_retry_is_told() {
     let object: serde_json::Value = serde_json::from_str(&line(LogFormat::Json, &denied)).unwrap();
     assert_eq!(object["retry_denied"], true);
     assert!(line(LogFormat::Combined, &denied).contains(" tries=1 retry_denied=true "));
+}
+
+#[test]
+fn what_became_of_a_second_node_is_told() {
+    for outcome in Hedged::ALL {
+        let hedged = Tail {
+            hedged: Some(outcome),
+            ..tail(None)
+        };
+        let object: serde_json::Value =
+            serde_json::from_str(&line(LogFormat::Json, &hedged)).unwrap();
+        assert_eq!(object["hedged"], outcome.label());
+        let wanted = format!(" tries=1 hedged={} compared=", outcome.label());
+        assert!(line(LogFormat::Combined, &hedged).contains(&wanted));
+    }
+    assert!(!line(LogFormat::Json, &tail(None)).contains("hedged"));
 }
 
 #[test]

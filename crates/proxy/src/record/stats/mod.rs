@@ -35,6 +35,7 @@ pub use histogram::HistogramSnapshot;
 pub(crate) use histogram::{Histogram, Sample};
 pub use snapshot::{NodeSnapshot, SiteSnapshot, Snapshot};
 
+use crate::record::hedged::Hedged;
 use crate::record::log::{Recent, Ring};
 use crate::record::mirrored::Mirrored;
 use crate::record::reason::{Ending, Reason};
@@ -215,6 +216,8 @@ pub(crate) struct WorkerStats {
     pub(crate) status_retries: Counter,
     /// Requests that were drawn to be copied for another site, as in [`Mirrored::ALL`].
     pub(crate) mirrored: [Counter; Mirrored::ALL.len()],
+    /// Requests whose first node had not answered in time, as in [`Hedged::ALL`].
+    pub(crate) hedged: [Counter; Hedged::ALL.len()],
     /// Requests that came back unsent from a stale connection.
     pub(crate) stale: Counter,
     /// Requests with a body that were sent again, because their node had not begun.
@@ -268,6 +271,7 @@ impl WorkerStats {
             retries_denied: Counter::default(),
             status_retries: Counter::default(),
             mirrored: Default::default(),
+            hedged: Default::default(),
             stale: Counter::default(),
             replays: Counter::default(),
             held_bytes: Counter::default(),

@@ -88,6 +88,8 @@ pub struct Snapshot {
     pub status_retries: u64,
     /// Requests that were drawn to be copied for another site, as in [`Mirrored::ALL`](crate::Mirrored).
     pub mirrored: Vec<u64>,
+    /// Requests of routes with a hedge whose first node had not answered in time, as in [`Hedged::ALL`](crate::Hedged).
+    pub hedged: Vec<u64>,
     /// Requests that came back unsent from a connection that the node had closed.
     pub stale: u64,
     /// Requests with a body that were sent again, because their node had not begun.
@@ -194,6 +196,10 @@ impl Snapshot {
         self.status_retries += worker.status_retries.get();
         self.mirrored.resize(worker.mirrored.len(), 0);
         for (total, count) in self.mirrored.iter_mut().zip(&worker.mirrored) {
+            *total += count.get();
+        }
+        self.hedged.resize(worker.hedged.len(), 0);
+        for (total, count) in self.hedged.iter_mut().zip(&worker.hedged) {
             *total += count.get();
         }
         self.stale += worker.stale.get();
