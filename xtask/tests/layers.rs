@@ -122,7 +122,14 @@ const CRATES: &[(&str, Layers)] = &[
     (
         "remote",
         &[
-            &["child", "clock", "inherited", "privilege", "region"],
+            &[
+                "allocator",
+                "child",
+                "clock",
+                "inherited",
+                "privilege",
+                "region",
+            ],
             &["memory", "realtime"],
             &["shm", "udp"],
             &["kernel", "reader"],

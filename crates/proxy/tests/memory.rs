@@ -178,7 +178,7 @@ fn write_all_that_goes(stream: &mut TcpStream) {
 
 /// What connections are at when it is counted what they hold.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum HeldAt {
     /// They have sent all that they send for now.
     Sent,
     /// They have been idle until their buffers were given back.
@@ -188,8 +188,8 @@ enum Stage {
 }
 
 /// Mean bytes that a connection holds once each has done this.
-fn held(node: &Node, stage: Stage, act: impl Fn(&mut TcpStream)) -> u64 {
-    let stays = stage == Stage::Stays;
+fn held(node: &Node, at: HeldAt, act: impl Fn(&mut TcpStream)) -> u64 {
+    let stays = at == HeldAt::Stays;
     let bench = Bench::with(&[node.0], |config| {
         config.workers = 1;
         config.log.format = LogFormat::Combined;
@@ -226,7 +226,7 @@ fn held(node: &Node, stage: Stage, act: impl Fn(&mut TcpStream)) -> u64 {
     }
     until_quiet();
     let held = || ((LIVE.load(Ordering::Relaxed) - before) / CLIENTS as i64) as u64;
-    if stage == Stage::Idle {
+    if at == HeldAt::Idle {
         until("buffers are given back", || held() < IDLE_MAX);
         let held = held();
         // They serve on.
@@ -262,29 +262,29 @@ fn what_a_connection_holds_is_bounded_and_given_back() {
     let medium = request("GET", "", 4 * KIB);
     let many = medium.repeat(PIPELINED);
     let part = &large[..large.len() - 4];
-    let idle = |stage, requests: &[u8], count: usize| {
-        held(&answering, stage, |client| {
+    let idle = |at, requests: &[u8], count: usize| {
+        held(&answering, at, |client| {
             client.write_all(requests).unwrap();
             for _ in 0..count {
                 read_answer(client);
             }
         })
     };
-    let idle_small = idle(Stage::Sent, &small, 1);
-    let idle_large = idle(Stage::Sent, &large, 1);
-    let idle_pipelined = idle(Stage::Sent, &many, PIPELINED);
-    let idle_long = idle(Stage::Idle, &large, 1);
-    let silent_long = idle(Stage::Idle, &[], 0);
-    let in_head = held(&answering, Stage::Sent, |client| {
+    let idle_small = idle(HeldAt::Sent, &small, 1);
+    let idle_large = idle(HeldAt::Sent, &large, 1);
+    let idle_pipelined = idle(HeldAt::Sent, &many, PIPELINED);
+    let idle_long = idle(HeldAt::Idle, &large, 1);
+    let silent_long = idle(HeldAt::Idle, &[], 0);
+    let in_head = held(&answering, HeldAt::Sent, |client| {
         client.write_all(part).unwrap()
     });
     let silent = Node::new(silence);
-    let in_flight = held(&silent, Stage::Stays, |client| {
+    let in_flight = held(&silent, HeldAt::Stays, |client| {
         client.write_all(&large).unwrap()
     });
     let flooding = Node::new(flood);
     let upload = request("POST", "content-length: 1000000000\r\n", head - KIB);
-    let both_ways = held(&flooding, Stage::Stays, |client| {
+    let both_ways = held(&flooding, HeldAt::Stays, |client| {
         client.write_all(&upload).unwrap()
     });
     let worst = [

@@ -631,11 +631,17 @@ impl ClientConnection {
             place.stand_still(self.base.tick());
         }
         match self.repose.take() {
-            Repose::From { node, kind, .. } if kind == RestKind::Answered => {
+            Repose::From {
+                node,
+                kind: kind @ RestKind::Answered,
+                ..
+            } => {
                 self.rest(node, kind);
                 self.base.room_made.notify_one();
             }
-            repose => self.repose.set(repose),
+            repose @ (Repose::Works | Repose::From { .. } | Repose::Rests(_)) => {
+                self.repose.set(repose);
+            }
         }
     }
 

@@ -68,6 +68,8 @@ impl Failure {
         match self.next {
             Next::Nothing | Next::Dispatched(_) => return false,
             Next::NewConnection(_) => client.worker.base.stats().stale.add(1),
+            // It has not begun, and says so: that is no failure.
+            Next::Refused(_) => {}
             Next::Elsewhere(_) => guard.on_failure(self.reason),
         }
         true
