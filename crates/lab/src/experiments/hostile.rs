@@ -24,7 +24,7 @@ use std::time::Duration;
 use serde_json::json;
 use tidegate_remote::clock;
 
-use crate::cluster::{Cluster, Host, Mode, Process, lab};
+use crate::cluster::{Cluster, Host, Process, lab};
 use crate::front::{self, Features, FrontEnd, FrontKind, HaproxyBalance, NginxBalance, Site};
 use crate::load::attack::{Attacked, Scene};
 use crate::load::{Arrivals, LoadPlan, Pacing, Requests, Stream};
@@ -33,10 +33,10 @@ use crate::results::{Axis, Report};
 use super::arms::{self, AUTO};
 use super::judge::{Table, at_least, at_most, best, median, ratio};
 use super::measured::Measured;
+use super::one_front_end::{self, NODES};
 use super::plan::Arm;
-use super::proxy_cost::present;
-use super::report::{ExperimentFindings, Sketch, report_of};
-use super::{Experiment, ExperimentError, Lab, Scale, drive, workload};
+use super::report::{ExperimentFindings, Sketch};
+use super::{Experiment, ExperimentError, Lab, Scale, drive};
 
 /// See the module.
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -49,7 +49,6 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     plan: None,
 };
 
-const NODES: usize = 4;
 /// Good requests a second, and what one wants.
 const RATE: f64 = 100.0;
 const PATH: &str = "/work?cpu=2ms&bytes=1024";
@@ -91,27 +90,15 @@ fn estimate(scale: Scale) -> Duration {
 
 fn run(lab: &Lab) -> Result<Report, ExperimentError> {
     let started = clock::now();
-    let mut plan = workload::unequal(&[0.24; NODES], &[arms::beside_agent()]);
-    plan.mode = lab.mode;
-    let cluster = Cluster::start(&plan)?;
-    if cluster.mode() == Mode::Loopback {
-        return Err(ExperimentError::Unfit(
-            "the attacker needs a host of its own: namespaces mode".into(),
-        ));
-    }
+    let reason = "the attacker needs a host of its own";
+    let cluster = one_front_end::cluster(lab, reason)?;
+    let (measured, arms) = one_front_end::begin(&cluster, all());
     let mut bench = Bench {
         lab,
         cluster: &cluster,
         attacker: cluster.host()?,
-        measured: Measured {
-            mode: cluster.mode().name().into(),
-            emulated: cluster.emulated(),
-            ..Measured::default()
-        },
+        measured,
     };
-    let (arms, notes): (Vec<_>, Vec<_>) = all().into_iter().map(present).unzip();
-    bench.measured.notes.extend(notes);
-    let arms: Vec<_> = arms.into_iter().flatten().collect();
     for scene in scenes() {
         for arm in &arms {
             let label = labelled(scene);
@@ -122,13 +109,8 @@ fn run(lab: &Lab) -> Result<Report, ExperimentError> {
             }
         }
     }
-    let measured = bench.measured;
-    if measured.table.is_empty() {
-        return Err(ExperimentError::Nothing(measured.notes.join("; ")));
-    }
-    let findings = findings(&measured.table, &arms);
-    let took = clock::now().since(started);
-    Ok(report_of(&EXPERIMENT, lab, &arms, measured, findings, took))
+    let findings = |table: &Table| findings(table, &arms);
+    one_front_end::end(&EXPERIMENT, lab, &arms, bench.measured, findings, started)
 }
 
 struct Bench<'a> {
@@ -168,10 +150,9 @@ impl Bench<'_> {
             ("attacker_unconnected", attacked.unconnected as f64),
         ];
         let label = labelled(scene);
-        let table = self.measured.table.entry(arm.name.clone()).or_default();
         for (metric, value) in figures {
             let metric = format!("{metric}[{label}]");
-            table.entry(metric).or_default().push(value);
+            self.measured.record(&arm.name, &metric, value);
         }
         self.measured.raw.push(json!({
             "arm": arm.name, "scene": label, "sent": sent, "errors": total.errors, "attacked": attacked, "generator": result.generator,

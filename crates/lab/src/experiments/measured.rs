@@ -30,6 +30,12 @@ pub struct Measured {
 }
 
 impl Measured {
+    /// Adds a round's value of a metric.
+    pub(super) fn record(&mut self, arm: &str, metric: &str, value: f64) {
+        let table = self.table.entry(arm.into()).or_default();
+        table.entry(metric.into()).or_default().push(value);
+    }
+
     /// Adds a quantity's mean over all points of the plan, under a label of its own.
     pub(super) fn pool(&mut self, plan: &Plan, quantity: &str, label: &str) {
         let points = plan.stages.iter().flat_map(|stage| &stage.points);

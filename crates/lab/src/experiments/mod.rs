@@ -21,6 +21,7 @@ pub mod judge;
 mod load_variance;
 mod loaded_nodes;
 mod measured;
+mod one_front_end;
 mod one_vs_two_sided;
 mod paper;
 mod plan;

@@ -22,7 +22,7 @@ use std::time::Duration;
 use serde_json::json;
 use tidegate_remote::clock;
 
-use crate::cluster::{Cluster, Mode, Place, Process, lab};
+use crate::cluster::{Cluster, Place, Process, lab};
 use crate::front::{self, Certificate, Features, FrontEnd, FrontKind, HaproxyBalance, Site};
 use crate::load::others::{self, H2load};
 use crate::results::{Axis, Report};
@@ -30,10 +30,11 @@ use crate::server::CALL;
 
 use super::judge::{Table, at_most, ratio};
 use super::measured::Measured;
+use super::one_front_end::{self, CPU, NODES, QUOTA};
 use super::plan::Arm;
-use super::proxy_cost::{BASE, compare, present};
-use super::report::{ExperimentFindings, Sketch, report_of};
-use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
+use super::proxy_cost::{BASE, compare};
+use super::report::{ExperimentFindings, Sketch};
+use super::{Experiment, ExperimentError, Lab, Scale, arms};
 
 /// See the module.
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -46,10 +47,6 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     plan: None,
 };
 
-/// CPU of the front-end, and its share of it.
-const CPU: u32 = 0;
-const QUOTA: f64 = 0.4;
-const NODES: usize = 4;
 /// Clients that keep their connections.
 const CLIENTS: u32 = 32;
 /// Connections with many requests at once.
@@ -185,14 +182,9 @@ fn run(lab: &Lab) -> Result<Report, ExperimentError> {
     let started = clock::now();
     // That openssl is there is seen where it makes the certificate.
     front::installed(others::H2LOAD).map_err(ExperimentError::Unfit)?;
-    let mut plan = workload::unequal(&[0.24; NODES], &[arms::beside_agent()]);
-    plan.mode = lab.mode;
-    let cluster = Cluster::start(&plan)?;
-    if cluster.mode() == Mode::Loopback {
-        return Err(ExperimentError::Unfit(
-            "a front-end's CPU quota needs control groups: namespaces mode".into(),
-        ));
-    }
+    let reason = "a front-end's CPU quota needs control groups";
+    let cluster = one_front_end::cluster(lab, reason)?;
+    let (measured, arms) = one_front_end::begin(&cluster, all());
     let message = cluster.folder().join("message");
     // A call's message: not compressed, 100 bytes, letters.
     let call = [&[0, 0, 0, 0, 100][..], &[b'x'; 100]].concat();
@@ -204,25 +196,13 @@ fn run(lab: &Lab) -> Result<Report, ExperimentError> {
         certificate: Certificate::make(cluster.front(), cluster.folder())?,
         message,
         _calls: calls(&cluster)?,
-        measured: Measured {
-            mode: cluster.mode().name().into(),
-            emulated: cluster.emulated(),
-            ..Measured::default()
-        },
+        measured,
     };
-    let (arms, notes): (Vec<_>, Vec<_>) = all().into_iter().map(present).unzip();
-    bench.measured.notes.extend(notes);
-    let arms: Vec<_> = arms.into_iter().flatten().collect();
     bench.all_rounds(&arms)?;
     bench.all_idle(&arms);
     let mut measured = bench.measured;
     compare(&mut measured.table);
-    if measured.table.is_empty() {
-        return Err(ExperimentError::Nothing(measured.notes.join("; ")));
-    }
-    let findings = findings(&measured.table);
-    let took = clock::now().since(started);
-    Ok(report_of(&EXPERIMENT, lab, &arms, measured, findings, took))
+    one_front_end::end(&EXPERIMENT, lab, &arms, measured, findings, started)
 }
 
 /// A server of calls on every node.
@@ -254,17 +234,13 @@ struct Bench<'a> {
 impl Bench<'_> {
     fn all_rounds(&mut self, arms: &[Arm]) -> Result<(), ExperimentError> {
         self.place.limit(Some(QUOTA))?;
-        for round in 0..rounds(self.lab.scale) {
-            for index in 0..arms.len() {
-                // Another one begins each round.
-                let arm = &arms[(index + round as usize) % arms.len()];
-                let message = format!("{} round {}", arm.name, round + 1);
-                self.lab.progress.message(&message);
-                for calls in [false, true] {
-                    if let Err(error) = self.one(arm, round, calls) {
-                        let note = format!("FAILED {}: {error}", arm.name);
-                        self.measured.notes.push(note);
-                    }
+        for (round, arm) in one_front_end::turns(arms, rounds(self.lab.scale)) {
+            let message = format!("{} round {}", arm.name, round + 1);
+            self.lab.progress.message(&message);
+            for calls in [false, true] {
+                if let Err(error) = self.one(arm, round, calls) {
+                    let note = format!("FAILED {}: {error}", arm.name);
+                    self.measured.notes.push(note);
                 }
             }
         }
@@ -287,19 +263,19 @@ impl Bench<'_> {
             let answered = self.load(&front, kind, length(self.lab.scale))?;
             let used = self.place.cpu_time().saturating_sub(before).as_secs_f64();
             let wall = clock::now().seconds_since(at);
-            self.record(arm, &kind.metric("cpu_us"), used * 1e6 / answered as f64);
+            self.measured.record(
+                &arm.name,
+                &kind.metric("cpu_us"),
+                used * 1e6 / answered as f64,
+            );
             let quota = used / wall / QUOTA * 100.0;
-            self.record(arm, &kind.metric("quota_used_pct"), quota);
+            self.measured
+                .record(&arm.name, &kind.metric("quota_used_pct"), quota);
             self.measured.raw.push(json!({
                 "arm": arm.name, "round": round, "kind": kind.label(), "answered": answered, "cpu_seconds": used, "seconds": wall,
             }));
         }
         Ok(())
-    }
-
-    fn record(&mut self, arm: &Arm, metric: &str, value: f64) {
-        let table = self.measured.table.entry(arm.name.clone()).or_default();
-        table.entry(metric.into()).or_default().push(value);
     }
 
     fn front(&self, arm: &Arm, calls: bool) -> Result<FrontEnd, ExperimentError> {
@@ -383,7 +359,9 @@ impl Bench<'_> {
                     .progress
                     .message(&format!("{} idle {label}", arm.name));
                 match self.idle(arm, tls, http2) {
-                    Ok(kib) => self.record(arm, &format!("idle_kib[{label}]"), kib),
+                    Ok(kib) => self
+                        .measured
+                        .record(&arm.name, &format!("idle_kib[{label}]"), kib),
                     Err(error) => self
                         .measured
                         .notes

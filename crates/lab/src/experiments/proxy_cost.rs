@@ -23,16 +23,17 @@ use std::time::Duration;
 use serde_json::json;
 use tidegate_remote::clock;
 
-use crate::cluster::{Cluster, Mode, Place};
+use crate::cluster::{Cluster, Place};
 use crate::front::{self, FrontEnd, FrontKind, HaproxyBalance, SiteTargets};
 use crate::load::{LoadPlan, Pacing, Requests, Stream};
 use crate::results::{Axis, Metric, Report};
 
 use super::judge::{Table, at_most, ratio};
 use super::measured::{Measured, labelled};
+use super::one_front_end::{self, CPU, NODES, QUOTA};
 use super::plan::Arm;
-use super::report::{ExperimentFindings, Sketch, report_of};
-use super::{Experiment, ExperimentError, Lab, Scale, arms, drive, instructions, workload};
+use super::report::{ExperimentFindings, Sketch};
+use super::{Experiment, ExperimentError, Lab, Scale, arms, drive, instructions};
 
 /// See the module.
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -45,10 +46,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     plan: None,
 };
 
-/// CPU of the front-end, and its share of it.
-const CPU: u32 = 0;
-const QUOTA: f64 = 0.4;
-const NODES: usize = 4;
+/// Clients in a closed loop.
 const CLIENTS: u32 = 64;
 const WARM_UP: Duration = Duration::from_millis(300);
 /// What others are compared with.
@@ -106,54 +104,20 @@ fn estimate(scale: Scale) -> Duration {
 
 fn run(lab: &Lab) -> Result<Report, ExperimentError> {
     let started = clock::now();
-    let mut plan = workload::unequal(&[0.24; NODES], &[arms::beside_agent()]);
-    plan.mode = lab.mode;
-    let cluster = Cluster::start(&plan)?;
-    if cluster.mode() == Mode::Loopback {
-        return Err(ExperimentError::Unfit(
-            "a front-end's CPU quota needs control groups: namespaces mode".into(),
-        ));
-    }
+    let reason = "a front-end's CPU quota needs control groups";
+    let cluster = one_front_end::cluster(lab, reason)?;
+    let (measured, arms) = one_front_end::begin(&cluster, all());
     let mut bench = Bench {
         lab,
         cluster: &cluster,
         place: cluster.aside("proxy", CPU)?,
-        measured: Measured {
-            mode: cluster.mode().name().into(),
-            emulated: cluster.emulated(),
-            ..Measured::default()
-        },
+        measured,
     };
-    let (arms, notes): (Vec<_>, Vec<_>) = all().into_iter().map(present).unzip();
-    bench.measured.notes.extend(notes);
-    let arms: Vec<_> = arms.into_iter().flatten().collect();
     bench.all_rounds(&arms)?;
     bench.count(&arms);
     let mut measured = bench.measured;
     compare(&mut measured.table);
-    if measured.table.is_empty() {
-        return Err(ExperimentError::Nothing(measured.notes.join("; ")));
-    }
-    let findings = findings(&measured.table);
-    Ok(report_of(
-        &EXPERIMENT,
-        lab,
-        &arms,
-        measured,
-        findings,
-        clock::now().since(started),
-    ))
-}
-
-/// The arm if its program is there, and its version or why it is not.
-pub(super) fn present(arm: Arm) -> (Option<Arm>, String) {
-    match front::available(&arm.kind) {
-        Ok(version) => (Some(arm), format!("Version: {version}.")),
-        Err(why) => {
-            let note = format!("SKIPPED {}: {why}", arm.name);
-            (None, note)
-        }
-    }
+    one_front_end::end(&EXPERIMENT, lab, &arms, measured, findings, started)
 }
 
 struct Bench<'a> {
@@ -166,18 +130,12 @@ struct Bench<'a> {
 impl Bench<'_> {
     fn all_rounds(&mut self, arms: &[Arm]) -> Result<(), ExperimentError> {
         self.place.limit(Some(QUOTA))?;
-        for round in 0..rounds(self.lab.scale) {
-            for index in 0..arms.len() {
-                // Another one begins each round.
-                let arm = &arms[(index + round as usize) % arms.len()];
-                self.lab
-                    .progress
-                    .message(&format!("{} round {}", arm.name, round + 1));
-                if let Err(error) = self.one(arm, round) {
-                    self.measured
-                        .notes
-                        .push(format!("FAILED {}: {error}", arm.name));
-                }
+        for (round, arm) in one_front_end::turns(arms, rounds(self.lab.scale)) {
+            let message = format!("{} round {}", arm.name, round + 1);
+            self.lab.progress.message(&message);
+            if let Err(error) = self.one(arm, round) {
+                let note = format!("FAILED {}: {error}", arm.name);
+                self.measured.notes.push(note);
             }
         }
         Ok(self.place.limit(None)?)
@@ -201,18 +159,14 @@ impl Bench<'_> {
                 ("quota_used_pct", used / wall / QUOTA * 100.0),
             ];
             for (metric, value) in metrics {
-                self.record(&arm.name, &format!("{metric}[{}]", kind.label), value);
+                let metric = format!("{metric}[{}]", kind.label);
+                self.measured.record(&arm.name, &metric, value);
             }
             self.measured.raw.push(json!({
                 "arm": arm.name, "round": round, "kind": kind.label, "answered": answered, "cpu_seconds": used, "seconds": wall,
             }));
         }
         Ok(())
-    }
-
-    fn record(&mut self, arm: &str, metric: &str, value: f64) {
-        let arm = self.measured.table.entry(arm.into()).or_default();
-        arm.entry(metric.into()).or_default().push(value);
     }
 
     fn front(&self, arm: &Arm, under: &[String]) -> Result<FrontEnd, ExperimentError> {
@@ -288,7 +242,8 @@ impl Bench<'_> {
             match counted {
                 Ok(counted) => {
                     for (metric, value) in counted {
-                        self.record(&arm.name, &format!("{metric}[{}]", KINDS[0].label), value);
+                        let metric = format!("{metric}[{}]", KINDS[0].label);
+                        self.measured.record(&arm.name, &metric, value);
                     }
                 }
                 Err(error) => self

@@ -124,6 +124,7 @@ fn secure(secure: &Secure, backlog: &str) -> String {
     format!(
         "
         listen {} ssl http2{backlog};
+        ssl_protocols TLSv1.2 TLSv1.3;
         ssl_certificate {};
         ssl_certificate_key {};",
         secure.listen,
@@ -214,7 +215,7 @@ http {
         let text = config(&sample::secure(), NginxBalance::RoundRobin, None);
         for lines in [
             "    limit_req_zone $binary_remote_addr zone=sources:10m rate=200r/s;\n    limit_req zone=sources burst=200 nodelay;\n",
-            "        listen 10.77.0.1:8443 ssl http2 backlog=4096;\n        ssl_certificate /run/lab/site.pem;\n",
+            "        listen 10.77.0.1:8443 ssl http2 backlog=4096;\n        ssl_protocols TLSv1.2 TLSv1.3;\n        ssl_certificate /run/lab/site.pem;\n",
         ] {
             assert!(text.contains(lines), "{text}");
         }
