@@ -103,6 +103,26 @@ fn a_head_without_an_end_is_cut() {
 }
 
 #[test]
+fn a_connection_that_does_not_keep_the_protocol_is_ended_and_counted() {
+    let folder = folder("http2-violations");
+    let front_end = front_end(&folder, server("a"), "");
+    let violations = || front_end.metric("tidegate_http2_violations_total").unwrap();
+    // A field by an index that there is not; DATA of a stream that there is not.
+    let field = frame(1, 5, 1, &[0x82, 0x86, 0x84, 0xff, 0xff, 0x7f]);
+    let data = frame(0, 0, 1, b"x");
+    for (index, piece) in [field, data].iter().enumerate() {
+        let mut raw = Raw::open(front_end.address);
+        raw.0.write_all(piece).unwrap();
+        assert!(raw.goodbye().is_some_and(|code| code != 0), "{piece:?}");
+        drop(raw);
+        eventually("it is counted", || {
+            (violations() == (index + 1) as f64).then_some(())
+        });
+        others_are_served(&front_end, 0.0);
+    }
+}
+
+#[test]
 fn a_client_that_takes_nothing_is_cut_and_holds_little() {
     let Some(_) = nginx() else {
         return println!("SKIPPED: nginx is not installed");

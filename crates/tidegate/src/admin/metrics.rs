@@ -305,6 +305,10 @@ impl Scene<'_> {
         let help = "Connections of HTTP/2 that were ended because their client asked for more than it may.";
         let excesses = snapshot.http2_excesses;
         counter(text, "tidegate_http2_excesses", help, excesses);
+        let help =
+            "Connections of HTTP/2 that were ended because their client did not keep the protocol.";
+        let violations = snapshot.http2_violations;
+        counter(text, "tidegate_http2_violations", help, violations);
     }
 
     fn accepting(&self, text: &mut Text) {

@@ -148,8 +148,15 @@ impl Serving {
         for _ in 0..BATCH {
             match self.frames.poll_accept(context) {
                 Poll::Ready(Some(Ok((request, answer)))) => streams.begin(request, answer),
-                // An error is the client's, or it has left; it knows of it as far as it can be said.
-                Poll::Ready(Some(Err(_)) | None) => return Poll::Ready(()),
+                // The client is sent why, as far as it can be.
+                Poll::Ready(Some(Err(error))) => {
+                    // What is no error of ours to say is that the client has left.
+                    if error.is_go_away() && error.is_library() && !self.is_excessive {
+                        connection.base.stats().http2_violations.add(1);
+                    }
+                    return Poll::Ready(());
+                }
+                Poll::Ready(None) => return Poll::Ready(()),
                 Poll::Pending if self.takes_excess() => {}
                 Poll::Pending => return Poll::Pending,
             }

@@ -242,6 +242,8 @@ pub(crate) struct WorkerStats {
     pub(crate) http2_connections: Counter,
     /// Those that were ended because their client asked for more than it may.
     pub(crate) http2_excesses: Counter,
+    /// Those that were ended because their client did not keep the protocol.
+    pub(crate) http2_violations: Counter,
     pub(crate) tunnels: Counter,
     pub(crate) tunnels_closed: Counter,
     /// Handshakes of TLS by how they went, as in [`Handshake::ALL`].
@@ -288,6 +290,7 @@ impl WorkerStats {
             lag: Histogram::default(),
             http2_connections: Counter::default(),
             http2_excesses: Counter::default(),
+            http2_violations: Counter::default(),
             tunnels: Counter::default(),
             tunnels_closed: Counter::default(),
             handshakes: Default::default(),

@@ -123,6 +123,8 @@ pub struct Snapshot {
     pub http2_connections: u64,
     /// Those that were ended because their client asked for more than it may.
     pub http2_excesses: u64,
+    /// Those that were ended because their client did not keep the protocol.
+    pub http2_violations: u64,
     /// Tunnels opened.
     pub tunnels: u64,
     /// Tunnels open now.
@@ -221,6 +223,7 @@ impl Snapshot {
         worker.lag.add_to(&mut self.lag);
         self.http2_connections += worker.http2_connections.get();
         self.http2_excesses += worker.http2_excesses.get();
+        self.http2_violations += worker.http2_violations.get();
         let closed = worker.tunnels_closed.get();
         let opened = worker.tunnels.get();
         self.tunnels += opened;
