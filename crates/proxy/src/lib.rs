@@ -92,4 +92,6 @@ pub use tls::{
     is_server_name,
 };
 pub use wire::proxy_header::ProxyVersion;
-pub use worker::{LoadReports, ReportCounts, ReportingNode, RequestSetter, Shared, SiteSetter};
+pub use worker::{
+    LoadReports, ReportCounts, ReportingNode, RequestSetter, Shared, SiteSetter, Sleep, WakeUp,
+};

@@ -62,6 +62,12 @@ pub fn process_time(process: u32) -> Option<Duration> {
     (done == 0).then(|| Duration::new(used.tv_sec as u64, used.tv_nsec as u32))
 }
 
+/// CPU time that this process has used so far.
+pub fn process_cpu() -> Duration {
+    let used = rustix::time::clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(used.tv_sec as u64, used.tv_nsec as u32)
+}
+
 /// CPU time of the calling thread outside the kernel and in it.
 pub(crate) fn thread_cpu() -> (Duration, Duration) {
     // SAFETY: a structure of integers, for which all zeros are valid.

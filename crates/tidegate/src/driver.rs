@@ -4,8 +4,9 @@
 //!  overrides ─┐                            ┌──> Topology into the ArcSwap, nodes to the reader
 //!  changes  ──┤                            │
 //!  probes   ──┼──> channel ─> Director tick ┼──> probes to send
-//!  readers,                     each 1 ms   └──> events to report
-//!  agents   ──┘
+//!  readers,                  each 1 to 100 ms└──> events to report
+//!  agents,    │
+//!  requests ──┘
 //!  words of nodes that have changed ──────────> the task that moves nodes looks
 //! ```
 //!
@@ -20,23 +21,23 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tidegate_core::director::learned::LearnedCluster;
-use tidegate_core::director::{Cause, CheckDue, Director, Event};
+use tidegate_core::director::{Cause, CheckDue, Director, Event, HEARTBEAT, TICK_MIN};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{
     AdminState, AgentNews, AgentState, ChangeError, CheckConfig, CheckFailure, CheckId,
     CheckResult, CheckSet, ClusterChange, Health, Node, NodeId, Topology,
 };
-use tidegate_proxy::Shared;
+use tidegate_proxy::{Shared, Sleep};
 use tokio::sync::{Notify, oneshot};
 
 use crate::output::Output;
 use crate::reads::{ReadNode, Reads, WantedReads};
 use crate::rungs::{KeyWatch, RungWatch};
 
-/// Time between two ticks.
-const TICK: Duration = Duration::from_millis(1);
-/// Ticks between two looks at the readers and rungs, which change slowly.
-const SLOW_TICKS: u64 = 100;
+/// While it ticks this often, what happens can wait for the next tick.
+const AWAKE: Duration = Duration::from_millis(5);
+/// Time between two looks at the readers and rungs, which change slowly.
+const SLOW: Duration = Duration::from_millis(100);
 /// Most messages that wait for a tick; an override more is refused.
 const MESSAGES_MAX: usize = 1024;
 
@@ -69,6 +70,8 @@ enum Message {
     Checked(CheckDue, Option<CheckResult>),
     Change(Box<Change>),
     Learned(oneshot::Sender<LearnedCluster>),
+    /// A request waits, or has come after a time without any.
+    Wake,
     Stop,
 }
 
@@ -164,7 +167,7 @@ impl Overrides {
 pub(crate) struct DriverStats {
     /// Ticks so far.
     pub(crate) ticks: AtomicU64,
-    /// Ticks that came a whole tick late or more.
+    /// Ticks that came late by a millisecond or more.
     pub(crate) late: AtomicU64,
     /// Nodes ejected so far.
     pub(crate) ejections: AtomicU64,
@@ -204,6 +207,10 @@ impl Driver {
         let (sender, receiver) = sync_channel(MESSAGES_MAX);
         let stats = Arc::new(DriverStats::default());
         let words_changed = Arc::new(Notify::new());
+        let waking = sender.clone();
+        // A full channel wakes it as well.
+        let wake = move || drop(waking.try_send(Message::Wake));
+        parts.shared.wake_up.set(wake);
         let mut running = Running::new(parts, Arc::clone(&stats), Arc::clone(&words_changed));
         let thread = std::thread::Builder::new()
             .name("director".into())
@@ -254,6 +261,7 @@ struct Running {
     /// Overrides that wait for the topology with their effect.
     waiting: Vec<oneshot::Sender<()>>,
     tick: u64,
+    slow_at: Timestamp,
     events_dropped: u64,
     /// That connections could not be marked was said.
     told_unmarked: bool,
@@ -272,17 +280,32 @@ impl Running {
             keys: KeyWatch::default(),
             waiting: Vec::new(),
             tick: 0,
+            slow_at: Timestamp::ZERO,
             events_dropped: 0,
             told_unmarked: false,
         }
     }
 
     fn run(&mut self, messages: &Receiver<Message>) {
-        let mut due = (self.parts.clock)() + TICK;
+        let mut ticked = (self.parts.clock)();
+        self.slow_at = ticked;
+        let mut tick = TICK_MIN;
         self.forget_unasked_agents();
         loop {
+            let due = ticked + tick;
             let wait = due.since((self.parts.clock)());
-            match messages.recv_timeout(wait) {
+            if tick > AWAKE {
+                let is_deep = tick >= HEARTBEAT;
+                let sleep = if is_deep { Sleep::Deep } else { Sleep::Light };
+                self.parts.shared.wake_up.arm(sleep);
+            }
+            let message = messages.recv_timeout(wait);
+            if message.is_ok() {
+                // What has come is seen to now, or a millisecond after the last tick.
+                let slept = (self.parts.clock)().since(ticked);
+                tick = tick.min(slept.max(TICK_MIN));
+            }
+            match message {
                 Ok(Message::Override(node, state, done)) => {
                     self.parts.director.handle_override(node, state);
                     self.waiting.push(done);
@@ -309,20 +332,20 @@ impl Running {
                     // The one that asked may have left since.
                     tell.send(learned).ok();
                 }
+                Ok(Message::Wake) | Err(RecvTimeoutError::Timeout) => {}
                 Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return,
-                Err(RecvTimeoutError::Timeout) => {}
             }
             let now = (self.parts.clock)();
+            let due = ticked + tick;
             if now < due {
                 continue;
             }
             self.handle_tick(now);
-            due = due + TICK;
-            if due < now {
-                // Ticks that were slept over are not made up for.
-                self.stats.late.fetch_add(1, Ordering::Relaxed);
-                due = now + TICK;
-            }
+            tick = self.parts.reads.follow_pace(&self.parts.director);
+            // Ticks that were slept over are not made up for.
+            let is_late = now.since(due) >= TICK_MIN;
+            self.stats.late.fetch_add(is_late.into(), Ordering::Relaxed);
+            ticked = if is_late { now } else { due };
         }
     }
 
@@ -371,7 +394,8 @@ impl Running {
     fn handle_tick(&mut self, now: Timestamp) {
         self.tick += 1;
         self.stats.ticks.store(self.tick, Ordering::Relaxed);
-        if self.tick.is_multiple_of(SLOW_TICKS) {
+        if now.since(self.slow_at) >= SLOW {
+            self.slow_at = now;
             self.look_slowly(now);
         }
         let parts = &mut self.parts;

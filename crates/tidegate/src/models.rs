@@ -163,8 +163,10 @@ pub(crate) struct ResourceStatus {
 pub(crate) struct ReaderStatus {
     /// Nodes that it reads.
     pub(crate) nodes: u32,
-    /// Time between two reads of a node.
+    /// Time between two reads of a node, as of now.
     pub(crate) interval_seconds: f64,
+    /// The same where requests need it most.
+    pub(crate) shortest_interval_seconds: f64,
     /// Whether it runs at real-time priority; null if nothing is read.
     pub(crate) realtime: Option<bool>,
     /// Why not, where not.

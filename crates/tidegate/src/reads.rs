@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use tidegate_core::director::{Director, Pace};
 use tidegate_core::load::LoadTable;
 use tidegate_core::topology::{Node, NodeId, Topology};
 use tidegate_remote::RegionError;
@@ -17,7 +18,7 @@ use tidegate_remote::reader::{
 use tidegate_proxy::{LoadReports, ReportCounts, ReportingNode};
 use tidegate_reported::{AgentHeard, AgentSaid, ReportReader, ReportReaderHandle, ReportStatus};
 
-use crate::config::NodeRead;
+use crate::config::{NodeRead, ReadPace};
 use crate::models::ReadStatus;
 
 /// What is wanted: how each node is read, by its name, and how often.
@@ -25,8 +26,10 @@ use crate::models::ReadStatus;
 pub(crate) struct WantedReads {
     /// How; a node without an entry is not read.
     pub(crate) nodes: BTreeMap<String, NodeRead>,
-    /// Time between two reads of a node.
+    /// Time between two reads of a node, at least.
     pub(crate) interval: Duration,
+    /// How often reads are needed.
+    pub(crate) pace: ReadPace,
 }
 
 /// A node that may be read.
@@ -74,6 +77,7 @@ struct Known {
     shared: Vec<Option<PathBuf>>,
     nodes: u32,
     interval: Duration,
+    pace: ReadPace,
 }
 
 impl Reads {
@@ -119,6 +123,7 @@ impl Reads {
         let mut known = Known {
             nodes: targets.len() as u32,
             interval: wanted.interval,
+            pace: wanted.pace,
             ..Known::default()
         };
         for node in nodes {
@@ -135,11 +140,14 @@ impl Reads {
         self.follow_reports(wanted, nodes)?;
         self.follow_responses(wanted, nodes);
         match self.reader.get() {
-            Some(reader) => reader.set_targets(targets, wanted.interval, version)?,
+            Some(reader) => {
+                reader.set_targets(targets, wanted.interval, wanted.pace.budget, version)?;
+            }
             None if targets.is_empty() => {}
             None => {
                 let options = ReaderOptions {
                     interval: wanted.interval,
+                    budget: wanted.pace.budget,
                     ..self.options
                 };
                 let reader = Reader::spawn(targets, Arc::clone(&self.table), options)?;
@@ -227,9 +235,36 @@ impl Reads {
         self.known().nodes
     }
 
-    /// Time between two reads of a node.
-    pub(crate) fn interval(&self) -> Duration {
+    /// Time between two reads of a node, at least.
+    pub(crate) fn shortest(&self) -> Duration {
         self.known().interval
+    }
+
+    /// Whether nodes are always read as often as that.
+    pub(crate) fn is_constant(&self) -> bool {
+        self.known().pace.constant
+    }
+
+    /// Time between two reads of a node, as of now.
+    pub(crate) fn interval(&self) -> Duration {
+        let now = self.reader.get().map(ReaderHandle::interval);
+        now.filter(|now| !now.is_zero()).unwrap_or(self.shortest())
+    }
+
+    /// Reading this often is enough from now on; when the director is to think next.
+    pub(crate) fn follow_pace(&self, director: &Director) -> Duration {
+        let (shortest, constant) = {
+            let known = self.known();
+            (known.interval, known.pace.constant)
+        };
+        let pace = match constant {
+            true => Pace::constant(shortest),
+            false => director.pace(shortest),
+        };
+        if let Some(reader) = self.reader.get() {
+            reader.set_pace(pace.read);
+        }
+        pace.tick
     }
 
     /// CPU time of the reading thread so far; nothing without one.

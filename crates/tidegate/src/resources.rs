@@ -17,7 +17,7 @@ use tidegate_core::topology::NodeId;
 use tidegate_culprits::live::front_end::{ResourceNode, ResourceSet};
 use tidegate_remote::reader::{ReaderError, ReaderOptions};
 
-use crate::config::Resource;
+use crate::config::{ReadPace, Resource};
 use crate::models::ReadStatus;
 use crate::reads::{ReadNode, Reads, WantedReads};
 
@@ -93,6 +93,7 @@ impl Resources {
                 .map(|it| (it.name.clone(), it.read.clone()))
                 .collect(),
             interval: interval.max(INTERVAL),
+            pace: ReadPace::default(),
         };
         let read = nodes.iter().map(|node| ReadNode {
             id: NodeId(node.place),

@@ -38,7 +38,7 @@ use tidegate_culprits::live::Watch;
 use tidegate_culprits::names::ClassNames;
 use tidegate_proxy::{
     DelayExperiments, LoadReports, PortSharing, Ports, Proxy, ProxyConfig, ProxyError, Shared,
-    Stats, Throttling, WorkerFailure,
+    Stats, Throttling, WakeUp, WorkerFailure,
 };
 use tidegate_remote::clock;
 use tidegate_remote::reader::{ReaderError, ReaderOptions};
@@ -51,7 +51,9 @@ use crate::acme::Certificates;
 use crate::admin::plane::{Plane, Window};
 use crate::admin::{Access, server};
 use crate::config::throttle::Throttled;
-use crate::config::{Admin, Config, Culprits, FrontEnd, NodeRead, Resource, state_folder};
+use crate::config::{
+    Admin, Config, Culprits, FrontEnd, NodeRead, ReadPace, Resource, state_folder,
+};
 use crate::culprits::front_end;
 use crate::culprits::heard::Heard;
 use crate::culprits::peers::Peers;
@@ -503,7 +505,8 @@ impl Running {
         let throttles = front_end.throttles;
         apply_overrides(&shared.throttles, throttles, &kept_file, &names, output)?;
         start.learned.throttle(&shared.throttles, &names, output);
-        let (reads, resources) = loads(front_end.reads, &front_end.resources, options, &shared)?;
+        let how = (options, front_end.pace);
+        let (reads, resources) = loads(front_end.reads, &front_end.resources, how, &shared)?;
         let (started, (desk, upgrades)) = (clock::now(), upgrade::desk(given.upgrades));
         if given.is_successor {
             wait_for_loads(&shared.table, reads.nodes(), clock::now);
@@ -612,9 +615,14 @@ impl Running {
                 Ok(()) => "real-time priority".to_owned(),
                 Err(why) => format!("normal priority: {why}"),
             };
-            let interval = tidegate_core::units::format_duration(reads.interval());
+            let interval = tidegate_core::units::format_duration(reads.shortest());
             let nodes = reads.nodes();
-            let text = format!("reading the load of {nodes} nodes every {interval}, at {priority}");
+            let often = match reads.is_constant() {
+                true => "",
+                false => " or as often as is needed",
+            };
+            let text =
+                format!("reading the load of {nodes} nodes every {interval}{often}, at {priority}");
             output.event("reading", &text);
         }
     }
@@ -646,11 +654,11 @@ fn start_proxy(
 fn loads(
     nodes: Vec<NodeRead>,
     resources: &[Resource],
-    options: ReaderOptions,
+    (options, pace): (ReaderOptions, ReadPace),
     shared: &Arc<Shared>,
 ) -> Result<(Arc<Reads>, Arc<Resources>), Failure> {
     let failed = |error: ReaderError| Failure::Failed(error.to_string());
-    let reads = start_reads(nodes, options, shared).map_err(failed)?;
+    let reads = start_reads(nodes, options, pace, shared).map_err(failed)?;
     let resources = Resources::start(resources, options).map_err(failed)?;
     Ok((reads, Arc::new(resources)))
 }
@@ -718,6 +726,7 @@ fn reach(
 fn start_reads(
     reads: Vec<NodeRead>,
     options: ReaderOptions,
+    pace: ReadPace,
     shared: &Shared,
 ) -> Result<Arc<Reads>, ReaderError> {
     let topology = shared.topology.load();
@@ -725,6 +734,7 @@ fn start_reads(
     let wanted = WantedReads {
         nodes: names.zip(reads).collect(),
         interval: options.interval,
+        pace,
     };
     let nodes = ReadNode::all(&topology);
     let responses = Some(Arc::clone(&shared.load_reports));
@@ -745,6 +755,7 @@ fn shared(
         table,
         topology: Arc::new(ArcSwap::new(director.topology())),
         room_freed: Arc::default(),
+        wake_up: WakeUp::default(),
         throttles: Arc::new(Throttling::new(held_max(&config.limits))),
         delay_experiments: Arc::new(DelayExperiments::new(held_max(&config.limits) / 2)),
         stats: Arc::new(Stats::new(config.workers, sites, nodes)),

@@ -129,7 +129,7 @@ impl Nodes {
     }
 }
 
-const ALWAYS: &str = "[[site.route]]\nhedge = { after = \"20ms\", most = 1.0 }\n";
+const ALWAYS: &str = "[[site.route]]\nhedge = { after = \"100ms\", most = 1.0 }\n";
 
 /// A front-end of one worker before these nodes, with this in its site.
 fn front_end(name: &str, nodes: &'static Nodes, site: &str) -> FrontEnd {

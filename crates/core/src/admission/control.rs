@@ -161,6 +161,11 @@ impl Control {
         table.set_sojourn(tick.site, sojourn.unwrap_or_default());
     }
 
+    /// Whether requests in flight came near the limits at the last tick, of all servers together or of one.
+    pub fn is_near(&self) -> bool {
+        self.near || self.servers.iter().any(|server| server.near)
+    }
+
     /// Which kinds of requests take longer than they do with room, and which have surged.
     fn tell_kinds(&mut self, places: &KindPlaces, binds: bool, dt: f64) {
         let room = match self.downstream.state() {

@@ -178,6 +178,11 @@ struct Totals {
 }
 
 impl SiteLearner {
+    /// Own requests per second, of late.
+    pub(super) fn arrivals(&self) -> f64 {
+        self.arrivals
+    }
+
     pub(super) fn on_tick(
         &mut self,
         id: SiteId,

@@ -28,6 +28,7 @@ use super::check::NodeChecks;
 use super::health::NodeHealth;
 use super::learn::SiteLearner;
 use super::outliers::Outliers;
+use super::pace::SitePace;
 use super::services::NodeServices;
 use super::slow_start::SiteRamps;
 use super::soft_limits::NodeSoftLimits;
@@ -154,6 +155,7 @@ impl Director {
         let Some(index) = self.known_site(&spec.name) else {
             table.reserve(self.topology.nodes.len(), self.known.len() + 1);
             self.sites.push(SiteLearner::default());
+            self.paces.push(SitePace::default());
             self.outliers.push(Outliers::default());
             self.controls.push(control(spec.admission));
             self.ramps.push(SiteRamps::default());

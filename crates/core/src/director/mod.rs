@@ -1,7 +1,7 @@
 //! The director: the control plane's one state machine.
 //!
 //! Methods are of three kinds, to be called in this order: `handle_*` tells what happened,
-//! `handle_tick` (about once a millisecond) lets it think, `poll_*` gives what the shell must
+//! `handle_tick` (when [`Director::pace`] says so) lets it think, `poll_*` gives what the shell must
 //! do, until each returns nothing. Nothing here can fail.
 //!
 //! | in | out |
@@ -20,6 +20,7 @@ mod learn;
 pub mod learned;
 mod members;
 mod outliers;
+mod pace;
 mod services;
 mod share;
 mod slow_start;
@@ -28,6 +29,7 @@ mod trend;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::admission::{AdmissionConfig, AdmissionKind, Control, Priority, Rank, Tick};
 use crate::load::LoadTable;
@@ -49,6 +51,9 @@ use learn::SiteLearner;
 use learned::Expected;
 use members::{KnownSite, Leaver};
 use outliers::Outliers;
+use pace::SiteNeed;
+use pace::SitePace;
+pub use pace::{HEARTBEAT, Pace, TICK_MIN};
 use services::NodeServices;
 pub use slow_start::RAMP_SPEED_MAX;
 use slow_start::{RampTurn, SiteRamps};
@@ -131,6 +136,10 @@ pub struct Director {
     followed: u64,
     probing: usize,
     sites: Vec<SiteLearner>,
+    /// By [`SiteId`].
+    paces: Vec<SitePace>,
+    /// How often any site needs loads read, as of the last tick; none without requests.
+    need: Option<Duration>,
     outliers: Vec<Outliers>,
     /// Of sites that admit by what their servers can use.
     controls: Vec<Option<Control>>,
@@ -193,6 +202,8 @@ impl Director {
             ramps: spec.sites.iter().map(|_| SiteRamps::default()).collect(),
             probing: 0,
             sites: spec.sites.iter().map(|_| SiteLearner::default()).collect(),
+            paces: vec![SitePace::default(); spec.sites.len()],
+            need: None,
             outliers: spec.sites.iter().map(|_| Outliers::default()).collect(),
             controls: spec
                 .sites
@@ -350,10 +361,33 @@ impl Director {
             control.on_tick(&tick, table, &mut self.prng);
         }
         self.tick_ramps(table, now);
+        self.tick_paces(table, now);
         self.let_go(table);
         if self.changed {
             self.publish();
         }
+    }
+
+    /// How often to read loads, and when to tick next; no read is wanted sooner than this after another.
+    pub fn pace(&self, shortest: Duration) -> Pace {
+        pace::pace(self.need.into_iter(), shortest)
+    }
+
+    fn tick_paces(&mut self, table: &LoadTable, now: Timestamp) {
+        let needs = self.paces.iter_mut().enumerate().map(|(index, pace)| {
+            let site = SiteId(index as u32);
+            let arrivals = self.sites[index].arrivals();
+            let waits = Priority::all().any(|it| table.waiting(site, it) > 0);
+            let near = self.controls[index].as_ref().is_some_and(Control::is_near);
+            let need = SiteNeed {
+                service: 0.5 / f64::from(table.site_terms(site).decay),
+                arrivals,
+                is_full: waits || (near && arrivals > 0.0),
+                no_room: table.found_no_room(site),
+            };
+            pace.need(&need, now)
+        });
+        self.need = needs.flatten().min();
     }
 
     /// Whether a request that waits at this front-end may find room, so that workers should look. Room

@@ -16,6 +16,7 @@ mod drive;
 mod elephants;
 mod fitness;
 mod hostile;
+mod idle_cost;
 mod instructions;
 pub mod judge;
 mod load_variance;
@@ -65,6 +66,7 @@ pub const ALL: &[&Experiment] = &[
     &poll_interval::EXPERIMENT,
     &proxy_cost::EXPERIMENT,
     &protocol_cost::EXPERIMENT,
+    &idle_cost::EXPERIMENT,
     &tail::EXPERIMENT,
     &crash::EXPERIMENT,
     &hostile::EXPERIMENT,

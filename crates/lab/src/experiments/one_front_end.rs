@@ -20,9 +20,19 @@ pub(super) const NODES: usize = 4;
 pub(super) const CPU: u32 = 0;
 pub(super) const QUOTA: f64 = 0.4;
 
-/// The nodes; an error where they cannot be on hosts of their own, which is wanted for this reason.
+/// The usual nodes; an error where they cannot be on hosts of their own, which is wanted for this reason.
 pub(super) fn cluster(lab: &Lab, reason: &str) -> Result<Cluster, ExperimentError> {
-    let mut plan = workload::unequal(&[0.24; NODES], &[arms::beside_agent()]);
+    cluster_of(NODES, lab, reason)
+}
+
+/// So many nodes; an error in the same case.
+pub(super) fn cluster_of(
+    nodes: usize,
+    lab: &Lab,
+    reason: &str,
+) -> Result<Cluster, ExperimentError> {
+    let shares = vec![0.96 / nodes as f64; nodes];
+    let mut plan = workload::unequal(&shares, &[arms::beside_agent()]);
     plan.mode = lab.mode;
     let cluster = Cluster::start(&plan)?;
     match cluster.mode() {

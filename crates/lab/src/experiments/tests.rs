@@ -35,6 +35,7 @@ fn every_experiment_of_the_papers_and_of_the_design_is_there() {
         "poll-interval",
         "proxy-cost",
         "protocol-cost",
+        "idle-cost",
         "tail",
         "crash",
         "hostile",

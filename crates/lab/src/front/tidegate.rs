@@ -86,6 +86,18 @@ impl TidegateArm {
         }
     }
 
+    /// How often it reads: the schemes of the paper as often as they are said to, all others as often as they need by default.
+    fn pace(&self) -> String {
+        let is_paper = self.policy == "k_least_loaded";
+        match self.poll == POLL && !is_paper {
+            true => String::new(),
+            false => format!(
+                "interval = \"{}\"\npace = \"constant\"\n",
+                micros(self.poll)
+            ),
+        }
+    }
+
     /// A policy that reads what daemons on the nodes answer over TCP, each asked at an interval.
     #[must_use]
     pub fn asking(name: &str, policy: &str, interval: Duration) -> Self {
@@ -176,14 +188,13 @@ workers = 1
 front_ends = {}
 
 [load]
-interval = \"{}\"
-timeout = \"{}\"
+{}timeout = \"{}\"
 ",
         layout.admin,
         layout.listen,
         per_source.unwrap_or_default(),
         layout.front_ends,
-        micros(arm.poll),
+        arm.pace(),
         micros(READ_TIMEOUT_MIN),
     );
     if let Some(secure) = &layout.secure {
@@ -440,6 +451,7 @@ front_ends = 2
 
 [load]
 interval = \"1000us\"
+pace = \"constant\"
 timeout = \"5000us\"
 
 [[site]]

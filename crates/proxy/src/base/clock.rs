@@ -81,6 +81,7 @@ fn ticks(timeout: Duration) -> u64 {
 #[derive(Debug)]
 pub(crate) struct Clock {
     source: fn() -> Timestamp,
+    start: Timestamp,
     tick: Cell<u64>,
     /// The Unix time at the source's zero, nanoseconds.
     unix_base: Cell<u64>,
@@ -90,6 +91,7 @@ impl Clock {
     pub(crate) fn new(source: fn() -> Timestamp) -> Self {
         let clock = Self {
             source,
+            start: source(),
             tick: Cell::new(0),
             unix_base: Cell::new(0),
         };
@@ -111,10 +113,12 @@ impl Clock {
         self.tick.get()
     }
 
-    /// So many ticks have passed since the start.
-    pub(crate) fn on_tick(&self, tick: u64) {
+    /// Time has passed: the tick that it is now.
+    pub(crate) fn on_tick(&self) -> u64 {
+        let tick = nanos(self.now().since(self.start)) / nanos(TICK);
         self.tick.set(tick);
         self.set_wall_clock();
+        tick
     }
 
     /// The tick at which so many ticks have passed whole.

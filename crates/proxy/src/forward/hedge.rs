@@ -427,6 +427,7 @@ impl Second {
             if let Some(node) = base.stats().node(ticket.node) {
                 node.on_failure(reason, now);
             }
+            self.worker.queue.on_failure();
         }
     }
 
@@ -442,6 +443,7 @@ impl Second {
             }
             let mut picker = base.cluster.picker.borrow_mut();
             picker.handle_outcome(ticket, outcome_of(status), now);
+            self.worker.queue.on_failure();
         }
     }
 

@@ -3,8 +3,9 @@
 //! The picker keeps numbers, in its order; here each number has the task that waits for it. The
 //! worker asks the picker after each request that ends or begins to wait, when time is up for
 //! one of them, and when it is notified of room that another worker left: by that worker, where the turn is one of this
-//! worker's requests ([`Heads`]), else by the director ([`Shared::room_freed`]).
+//! worker's requests ([`Heads`]), else by the director ([`Shared::room_freed`]), which [`Shared::wake_up`] wakes for that.
 //!
+//! [`Shared::wake_up`]: crate::Shared::wake_up
 //! [`Shared::room_freed`]: crate::Shared::room_freed
 
 use std::cell::{Cell, RefCell};
@@ -21,6 +22,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::base::WorkerBase;
 use crate::record::reason::Reason;
+use crate::worker::Shared;
 
 /// Shortest time between two looks that nothing but a clock asks for.
 const LOOK_MIN: Duration = Duration::from_millis(1);
@@ -52,8 +54,8 @@ pub(crate) struct Queue {
     shared: Arc<SharedQueues>,
     /// The worker's number.
     worker: usize,
-    /// Wakes it when there may be room that another worker left.
-    room_freed: Arc<Notify>,
+    /// Wakes it when there may be room that another worker left; its bell wakes what sees such room.
+    data_plane: Arc<Shared>,
     last: Cell<u64>,
     /// To the tasks of requests that wait.
     senders: RefCell<HashMap<WaitId, oneshot::Sender<QueueResult>>>,
@@ -73,13 +75,13 @@ impl Queue {
         base: Rc<WorkerBase>,
         shared: Arc<SharedQueues>,
         worker: usize,
-        room_freed: Arc<Notify>,
+        data_plane: Arc<Shared>,
     ) -> Rc<Self> {
         Rc::new(Self {
             base,
             shared,
             worker,
-            room_freed,
+            data_plane,
             last: Cell::new(0),
             senders: RefCell::default(),
         })
@@ -96,11 +98,24 @@ impl Queue {
         WaitId(self.last.get())
     }
 
+    /// A request has come: what the control plane knows may be of before.
+    #[inline]
+    pub(crate) fn on_request(&self) {
+        self.data_plane.wake_up.on_request();
+    }
+
+    /// A request has failed at its node: the next one should know.
+    #[cold]
+    pub(crate) fn on_failure(&self) {
+        self.data_plane.wake_up.on_trouble();
+    }
+
     /// The request of this number waits from now on.
     pub(crate) fn wait(self: &Rc<Self>, site: SiteId, id: WaitId) -> InQueue {
         let (sender, result) = oneshot::channel();
         self.senders.borrow_mut().insert(id, sender);
         self.wake().notify_one();
+        self.data_plane.wake_up.on_trouble();
         if let Some(stats) = self.base.stats().site(site) {
             stats.queued.add(1);
         }
@@ -175,7 +190,7 @@ impl Queue {
             let is_waited_in = !self.is_empty();
             tokio::select! {
                 () = self.wake().notified() => {}
-                () = self.room_freed.notified(), if is_waited_in => {}
+                () = self.data_plane.room_freed.notified(), if is_waited_in => {}
                 () = self.base.room_made.notified() => {}
                 () = self.until_due(), if is_waited_in => {}
             }

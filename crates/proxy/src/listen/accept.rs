@@ -171,6 +171,7 @@ async fn accept_for_ever(clients: &Rc<Clients>, listener: &Listener) {
         let readable = poll_fn(|context| listener.stream.poll_read_ready(context));
         readable.await.ok();
         listener.follow(&clients.worker.base.settings);
+        clients.on_accept();
         let accepted = match listener.accept(BATCH, on_accept(clients, listener)) {
             Err(error) if is_own_fault(&error) && listener.free_file(clients) => {
                 let refuse = |socket, _| {

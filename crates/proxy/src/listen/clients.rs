@@ -42,6 +42,9 @@ pub(crate) struct Clients {
     /// Wakes what waits for the end of the last one.
     wake_idle: Notify,
     gate: RefCell<AcceptGate>,
+    /// The worker's clock rests, and what wakes it.
+    resting: Cell<bool>,
+    wake_clock: Notify,
     /// Wakes the listeners when it accepts again.
     wake_listeners: Notify,
 }
@@ -78,6 +81,8 @@ impl Clients {
             evicted_now: Cell::new(0),
             wake_idle: Notify::new(),
             gate: RefCell::default(),
+            resting: Cell::new(false),
+            wake_clock: Notify::new(),
             wake_listeners: Notify::new(),
         })
     }
@@ -154,6 +159,31 @@ impl Clients {
     pub(super) fn evict_lingering(&self) -> bool {
         let mut scratch = self.worker.base.scratch.raw.borrow_mut();
         self.lingering.borrow_mut().evict(&mut scratch)
+    }
+
+    /// Whether there is nothing here that the worker's clock must look at.
+    pub(crate) fn are_at_rest(&self) -> bool {
+        self.open.borrow().count == 0
+            && self.refused_now() == 0
+            && self.removed.borrow().is_empty()
+            && !self.gate.borrow().is_paused()
+    }
+
+    /// The clock rests until a connection comes, for so long at most.
+    pub(crate) async fn rest(&self, limit: Duration) {
+        self.resting.set(true);
+        tokio::time::timeout(limit, self.wake_clock.notified())
+            .await
+            .ok();
+        self.resting.set(false);
+    }
+
+    /// Connections come: it is what time it is, and the clock goes on.
+    pub(super) fn on_accept(&self) {
+        if self.resting.replace(false) {
+            self.worker.base.clock.on_tick();
+            self.wake_clock.notify_one();
+        }
     }
 
     /// Waits while the worker does not keep up with what it has.

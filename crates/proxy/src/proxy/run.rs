@@ -210,7 +210,7 @@ mod tests {
     use crate::record::stats::Stats;
     use crate::worker::seats::AllSeats;
     use crate::worker::sites::SiteSettings;
-    use crate::worker::{LoadReports, Parts, Shared, Worker};
+    use crate::worker::{LoadReports, Parts, Shared, WakeUp, Worker};
 
     fn shared() -> Arc<Shared> {
         let spec = ClusterSpec {
@@ -244,6 +244,7 @@ mod tests {
             table,
             topology: Arc::new(ArcSwap::new(Director::new(spec, 1).topology())),
             room_freed: Arc::new(Notify::new()),
+            wake_up: WakeUp::default(),
             throttles: Arc::new(Throttling::new(0)),
             delay_experiments: Arc::new(DelayExperiments::new(0)),
             stats: Arc::new(Stats::new(1, 1, 1)),

@@ -1,8 +1,9 @@
-//! A worker's timers: once per tick all deadlines are looked at, and less often what can wait.
+//! A worker's timers: once per tick all deadlines are looked at, and less often what can wait. Without a connection nothing has a
+//! deadline that is near, and the clock rests until one comes.
 
 use std::rc::Rc;
+use std::time::Duration;
 
-use tidegate_core::time::nanos;
 use tokio::time::MissedTickBehavior;
 
 use crate::base::TICK;
@@ -16,11 +17,13 @@ const RESCUE_TICKS: u64 = 5;
 /// Ticks between two flushes of the access log.
 const FLUSH_TICKS: u64 = 5;
 
+/// A worker without a connection looks this often.
+const REST: Duration = Duration::from_millis(100);
+
 /// Keeps a worker's time; for ever.
 pub(super) async fn keep_time(clients: Rc<Clients>) {
     let worker = &clients.worker;
     let base = &worker.base;
-    let start = base.now();
     let mut interval = tokio::time::interval(TICK);
     interval.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut swept_at = 0;
@@ -28,12 +31,16 @@ pub(super) async fn keep_time(clients: Rc<Clients>) {
     let mut flushed_at = 0;
     let mut served_at = base.now();
     loop {
+        if clients.are_at_rest() {
+            clients.rest(REST).await;
+            interval.reset_immediately();
+            served_at = base.now();
+        }
         let due = interval.tick().await;
         let now = base.now();
         clients.watch_lag(due.elapsed(), now.since(served_at), now);
         served_at = now;
-        let tick = nanos(now.since(start)) / nanos(TICK);
-        base.clock.on_tick(tick);
+        let tick = base.clock.on_tick();
         clients.follow();
         let room = clients.on_tick(tick);
         if tick >= rescued_at + RESCUE_TICKS {

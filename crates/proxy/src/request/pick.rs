@@ -30,6 +30,7 @@ pub(super) fn pick(
         throttled: client.connection.has_bounded_place(),
         ..*arrival
     };
+    worker.queue.on_request();
     let decision = picker.handle_request(&arrival, now);
     drop(picker);
     match decision {

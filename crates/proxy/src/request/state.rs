@@ -164,6 +164,7 @@ impl RequestState {
         };
         let mut picker = worker.base.cluster.picker.borrow_mut();
         picker.handle_outcome(ticket, outcome, now);
+        worker.queue.on_failure();
         if let Some(node) = worker.base.stats().node(ticket.node) {
             node.on_failure(reason, now);
         }
@@ -184,6 +185,9 @@ impl RequestState {
             (_, Some(ticket)) => {
                 let mut picker = worker.base.cluster.picker.borrow_mut();
                 picker.handle_outcome(ticket, outcome, now);
+                if outcome != Outcome::Success {
+                    worker.queue.on_failure();
+                }
             }
             (_, None) => {}
         }

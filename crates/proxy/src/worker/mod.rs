@@ -37,7 +37,7 @@ pub use load_reports::{LoadReports, ReportCounts, ReportingNode};
 use mirrors::Mirrors;
 pub use requests::RequestSetter;
 use seats::{AllSeats, Seats};
-pub use shared::Shared;
+pub use shared::{Shared, Sleep, WakeUp};
 pub use sites::SiteSetter;
 pub(crate) use sites::{NodeOpening, NodeSpeech};
 use sites::{SiteSettings, Sites};
@@ -118,12 +118,7 @@ impl Worker {
                 Arc::clone(&shared.delay_experiments),
                 seed,
             ),
-            queue: Queue::new(
-                Rc::clone(&base),
-                queues,
-                index,
-                Arc::clone(&shared.room_freed),
-            ),
+            queue: Queue::new(Rc::clone(&base), queues, index, Arc::clone(&shared)),
             pool: RefCell::new(Pool::default()),
             // Other numbers than the picker's.
             sites: Sites::new(Rc::clone(&base), sites, config.workers, !seed),

@@ -8,6 +8,7 @@
 //! | file | what |
 //! |---|---|
 //! | `schedule` | groups and deadlines |
+//! | `budget` | how often reading can be afforded |
 //! | `in_flight` | which reads are under way |
 //! | `keys` | with which key a node is asked |
 //! | `peers` | which addresses are asked, and which answer |
@@ -22,6 +23,7 @@
 //! until it answers.
 
 mod atomics;
+mod budget;
 mod front_ends;
 mod in_flight;
 mod keys;
@@ -35,14 +37,17 @@ mod tests;
 mod worker;
 
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rustix::event::{EventfdFlags, eventfd};
 use tidegate_core::load::LoadTable;
 use tidegate_core::places::Places;
+use tidegate_core::time::nanos;
 use tidegate_core::topology::NodeId;
 
 use crate::privilege;
@@ -93,8 +98,10 @@ pub struct Target {
 /// How to read.
 #[derive(Clone, Copy, Debug)]
 pub struct ReaderOptions {
-    /// Every node is read once in this time.
+    /// Every node is read once in this time, or less often where that is enough ([`ReaderHandle::set_pace`]).
     pub interval: Duration,
+    /// CPU time that reading may take, in CPUs, or a tenth of what the process takes if that is more; none: as much as it does.
+    pub budget: Option<f64>,
     /// An answer that takes longer is missed. At most 16 intervals.
     pub timeout: Duration,
     /// Whether to ask for real-time priority.
@@ -105,6 +112,7 @@ impl Default for ReaderOptions {
     fn default() -> Self {
         Self {
             interval: Duration::from_millis(1),
+            budget: None,
             timeout: Duration::from_millis(5),
             realtime: true,
         }
@@ -146,7 +154,7 @@ impl Reader {
             return Err(ReaderError::Interval(options.interval));
         }
         check(&targets, &table)?;
-        let shared = Arc::new(ReaderState::new(table.nodes()));
+        let shared = Arc::new(ReaderState::new(table.nodes())?);
         let worker = Worker::new(targets, Arc::clone(&table), Arc::clone(&shared), &options)?;
         let (tell, told) = std::sync::mpsc::sync_channel(1);
         let wants_realtime = options.realtime;
@@ -180,6 +188,12 @@ struct ReaderState {
     nodes: Places<Shared>,
     stats: SharedStats,
     stop: AtomicBool,
+    /// How often is enough, ns; zero: as often as is wanted.
+    pace: AtomicU64,
+    /// How often nodes are read now, ns.
+    interval: AtomicU64,
+    /// Ends the thread's sleep.
+    bell: OwnedFd,
     /// What is to be read from now on, until the thread takes it over.
     wanted: Mutex<Option<Wanted>>,
     /// Whether there is something there.
@@ -188,24 +202,35 @@ struct ReaderState {
     followed: AtomicU64,
 }
 
-/// Targets, how often they are read, and a version of the asker's.
+/// Targets, how often they are read at the cost of what, and a version of the asker's.
 #[derive(Debug)]
 struct Wanted {
     targets: Vec<Target>,
     interval: Duration,
+    budget: Option<f64>,
     version: u64,
 }
 
 impl ReaderState {
-    fn new(nodes: usize) -> Self {
-        Self {
+    fn new(nodes: usize) -> Result<Self, RegionError> {
+        let bell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
+        Ok(Self {
             nodes: Places::new(nodes, Shared::default),
             stats: SharedStats::default(),
             stop: AtomicBool::new(false),
+            pace: AtomicU64::new(0),
+            interval: AtomicU64::new(0),
+            bell: bell.map_err(RegionError::io("make what wakes the reader"))?,
             wanted: Mutex::new(None),
             is_wanted: AtomicBool::new(false),
             followed: AtomicU64::new(0),
-        }
+        })
+    }
+
+    /// Ends the thread's sleep.
+    fn ring(&self) {
+        // A counter at its end rings as well.
+        rustix::io::write(&self.bell, &1_u64.to_ne_bytes()).ok();
     }
 }
 
@@ -219,7 +244,7 @@ pub struct ReaderHandle {
 }
 
 impl ReaderHandle {
-    /// These nodes are read from now on, in place of those before, each once in this interval; what is known of those
+    /// These nodes are read from now on, in place of those before, each once in this interval and within this budget; what is known of those
     /// that stay is kept. The thread takes it over within a slot, and then [follows](Self::followed) this version.
     ///
     /// # Errors
@@ -228,6 +253,7 @@ impl ReaderHandle {
         &self,
         targets: Vec<Target>,
         interval: Duration,
+        budget: Option<f64>,
         version: u64,
     ) -> Result<(), ReaderError> {
         if interval < INTERVAL_MIN {
@@ -240,10 +266,25 @@ impl ReaderHandle {
         *wanted = Some(Wanted {
             targets,
             interval,
+            budget,
             version,
         });
         self.shared.is_wanted.store(true, Ordering::Release);
+        self.shared.ring();
         Ok(())
+    }
+
+    /// Reading a node this often is enough from now on, though not more often than is wanted. A pace that is faster begins at once.
+    pub fn set_pace(&self, interval: Duration) {
+        let before = self.shared.pace.swap(nanos(interval), Ordering::Relaxed);
+        if nanos(interval) < before {
+            self.shared.ring();
+        }
+    }
+
+    /// Time between two reads of a node, as of now.
+    pub fn interval(&self) -> Duration {
+        Duration::from_nanos(self.shared.interval.load(Ordering::Relaxed))
     }
 
     /// The version of the targets that are read: nothing is written any more for nodes that these lack.
@@ -277,6 +318,7 @@ impl ReaderHandle {
 impl Drop for ReaderHandle {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
+        self.shared.ring();
         if let Some(thread) = self.thread.take() {
             // A panic was printed by the thread itself; there is nothing to add.
             thread.join().ok();

@@ -12,6 +12,9 @@
 //! slot that came too late it rests for as long as the slot's work took: at real-time priority
 //! nothing else would run on its CPU, and a front-end has requests to serve as well. So a reader
 //! that is asked for too much takes half a core, not a whole one.
+//!
+//! The interval changes with what loads are needed for. Then the group whose turn it was has it still: a pace that changes
+//! all the time leaves out none.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -27,6 +30,7 @@ const SLOT_MIN: Duration = Duration::from_micros(100);
 #[derive(Debug)]
 pub(super) struct Schedule {
     nodes: usize,
+    interval: Duration,
     groups: usize,
     slot: Duration,
     group: usize,
@@ -43,6 +47,7 @@ impl Schedule {
         let groups = by_nodes.min(by_time).max(1);
         Self {
             nodes,
+            interval,
             groups,
             slot: interval / groups as u32,
             group: 0,
@@ -59,6 +64,24 @@ impl Schedule {
             overruns: self.overruns,
             rounds: self.rounds,
             ..Self::new(nodes, interval, now)
+        }
+    }
+
+    /// Time between two reads of a node.
+    pub(super) fn interval(&self) -> Duration {
+        self.interval
+    }
+
+    /// Goes on with this interval, at once.
+    pub(super) fn paced(self, interval: Duration, now: Timestamp) -> Self {
+        let next = Self::new(self.nodes, interval, now);
+        // Where there are fewer groups now, the same nodes are in one further in front.
+        let group = self.group * next.groups / self.groups;
+        Self {
+            group,
+            overruns: self.overruns,
+            rounds: self.rounds,
+            ..next
         }
     }
 
@@ -133,6 +156,23 @@ mod tests {
             }
             assert_eq!(schedule.rounds(), 2);
         }
+    }
+
+    #[test]
+    fn a_new_interval_begins_at_once_and_leaves_no_group_out() {
+        let mut schedule = Schedule::new(1000, Duration::from_millis(50), at(0));
+        assert_eq!(schedule.groups, 15);
+        let mut next = 0;
+        for turn in 0..100 {
+            let (group, _) = schedule.begin(at(turn));
+            assert!(group.start <= next, "{turn}: {group:?} after {next}");
+            next = group.end % 1000;
+            let millis = [1, 50][turn as usize % 2];
+            schedule = schedule.paced(Duration::from_millis(millis), at(turn));
+            assert_eq!(schedule.interval(), Duration::from_millis(millis));
+            assert_eq!(schedule.deadline(), at(turn));
+        }
+        assert!(schedule.rounds() >= 5, "{}", schedule.rounds());
     }
 
     #[test]

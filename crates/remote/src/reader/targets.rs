@@ -27,6 +27,7 @@ impl Worker {
             return false;
         };
         self.interval = wanted.interval;
+        self.set_budget(wanted.budget);
         for index in 0..self.nodes.len() {
             let stays = |node: &Node| wanted.targets.contains(&node.target);
             if self.nodes[index].as_ref().is_some_and(|node| !stays(node)) {

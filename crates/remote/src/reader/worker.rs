@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use tidegate_core::load::{LoadTable, WordReply};
-use tidegate_core::time::Timestamp;
+use tidegate_core::time::{Timestamp, nanos};
 use tidegate_core::topology::NodeId;
 
 use super::atomics::{Due, RequestIds};
+use super::budget::{Budget, Spent};
 use super::front_ends;
 use super::in_flight::InFlightRead;
 use super::keys::Purpose;
@@ -38,8 +39,6 @@ const MESSAGE_BYTES: usize = HEADER_BYTES + LINES_BYTES;
 /// Time for more answers to come in after the first ones. Without it each answer would wake
 /// the thread. It blurs the round trip by as much.
 const NAP: Duration = Duration::from_micros(50);
-/// Longest wait after which the thread looks whether it shall end.
-const STOP_CHECK: Duration = Duration::from_millis(50);
 /// How often the statistics are brought up to date.
 const STATS_EVERY: Duration = Duration::from_millis(100);
 
@@ -86,6 +85,7 @@ pub(super) struct Worker {
     table: Arc<LoadTable>,
     pub(super) shared: Arc<ReaderState>,
     pub(super) interval: Duration,
+    budget: Option<Budget>,
     timeout: Duration,
     slot_began: Timestamp,
     /// Reads of this slot that are not answered yet.
@@ -110,6 +110,7 @@ impl Worker {
             table,
             shared,
             interval: options.interval,
+            budget: options.budget.map(Budget::new),
             timeout: options.timeout,
             slot_began: Timestamp::ZERO,
             awaited: 0,
@@ -130,7 +131,9 @@ impl Worker {
         let mut schedule = Schedule::new(self.nodes.len(), self.interval, clock::now());
         while !self.stopped() {
             if self.take_wanted() {
-                schedule = schedule.of(self.nodes.len(), self.interval, clock::now());
+                schedule = schedule.of(self.nodes.len(), self.paced(), clock::now());
+            } else if schedule.interval() != self.paced() {
+                schedule = schedule.paced(self.paced(), clock::now());
             }
             self.slot_began = clock::now();
             self.awaited = 0;
@@ -151,6 +154,28 @@ impl Worker {
                 self.publish_stats(&schedule, now);
             }
         }
+    }
+
+    /// What reading may take from now on; what it costs stays known.
+    pub(super) fn set_budget(&mut self, budget: Option<f64>) {
+        self.budget = match (self.budget.take(), budget) {
+            (Some(known), Some(budget)) => Some(known.of(budget)),
+            (_, budget) => budget.map(Budget::new),
+        };
+    }
+
+    /// Time between two reads: as is wanted, enough, and can be afforded.
+    fn paced(&self) -> Duration {
+        let enough = Duration::from_nanos(self.shared.pace.load(Ordering::Relaxed));
+        let affordable = self
+            .budget
+            .as_ref()
+            .map_or(Duration::ZERO, Budget::interval);
+        let interval = self.interval.max(enough).max(affordable);
+        self.shared
+            .interval
+            .store(nanos(interval), Ordering::Relaxed);
+        interval
     }
 
     fn stopped(&self) -> bool {
@@ -291,7 +316,7 @@ impl Worker {
         }
     }
 
-    /// Receives answers until the deadline. Every time that the thread is woken costs more than
+    /// Receives answers until the deadline or the bell. Every time that the thread is woken costs more than
     /// an answer does: so it sleeps once all answers of this slot are there, and else is woken
     /// by the first one and lets the others come in meanwhile.
     fn receive_until(&mut self, buffers: &mut Buffers, deadline: Timestamp) {
@@ -300,12 +325,12 @@ impl Worker {
             if now >= deadline {
                 return;
             }
-            let rest = deadline.since(now).min(STOP_CHECK);
+            if self.wait(deadline.since(now)) {
+                return;
+            }
             if self.awaited == 0 {
-                clock::sleep_until(now + rest);
                 continue;
             }
-            self.wait(rest);
             self.receive(buffers);
             if self.awaited > 0 {
                 clock::sleep_until(deadline.min(clock::now() + NAP));
@@ -314,15 +339,23 @@ impl Worker {
         }
     }
 
-    /// Waits for an answer.
-    fn wait(&self, rest: Duration) {
+    /// Waits for an answer if any is awaited; whether the bell has rung.
+    fn wait(&self, rest: Duration) -> bool {
         let rest = clock::timespec(rest);
+        let bell = PollFd::from_borrowed_fd(self.shared.bell.as_fd(), PollFlags::IN);
         // Whether an answer came, the time is over or a signal did: the caller looks itself.
-        match self.sockets.as_slice() {
-            [one] => poll(&mut [one.wanted()], Some(&rest)).ok(),
-            [one, other, ..] => poll(&mut [one.wanted(), other.wanted()], Some(&rest)).ok(),
-            [] => None,
+        let rung = |wanted: &mut [PollFd<'_>]| {
+            poll(wanted, Some(&rest)).ok();
+            wanted.last().is_some_and(|bell| !bell.revents().is_empty())
         };
+        let rung = match self.sockets.as_slice() {
+            _ if self.awaited == 0 => rung(&mut [bell]),
+            [one] => rung(&mut [one.wanted(), bell]),
+            [one, other, ..] => rung(&mut [one.wanted(), other.wanted(), bell]),
+            [] => rung(&mut [bell]),
+        };
+        // What it counts does not matter; a second look finds it silent.
+        rung && rustix::io::read(&self.shared.bell, &mut [0; 8]).is_ok()
     }
 
     /// Receives all answers that are here.
@@ -499,6 +532,14 @@ impl Worker {
         self.stats.rounds = schedule.rounds();
         self.stats.overruns = schedule.overruns();
         (self.stats.cpu_user, self.stats.cpu_system) = clock::thread_cpu();
+        if let Some(budget) = &mut self.budget {
+            budget.on_look(&Spent {
+                at: now,
+                rounds: self.stats.rounds,
+                reading: self.stats.cpu_user + self.stats.cpu_system,
+                process: clock::process_cpu(),
+            });
+        }
         self.shared.stats.store(&self.stats);
         let counted = self.nodes.iter_mut().flatten().filter_map(Node::udp_mut);
         let readers = front_ends::estimate(counted.map(|path| path.front_ends.current(now)));

@@ -757,6 +757,9 @@ impl Scene<'_> {
             let mut family = text.family("tidegate_reader_cpu_seconds", Kind::Counter, help);
             family.sample(&[], cpu.as_secs_f64());
         }
+        let help = "Time between two reads of a node, as of now.";
+        let interval = self.plane.reads.interval().as_secs_f64();
+        gauge(text, "tidegate_reader_interval_seconds", help, interval);
         if let Some(realtime) = self.plane.reads.realtime() {
             let help = "Whether the reading thread runs at real-time priority.";
             gauge(

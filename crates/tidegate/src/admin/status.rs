@@ -45,6 +45,7 @@ pub(crate) fn status(plane: &Plane) -> Status {
         reader: ReaderStatus {
             nodes: reads.nodes(),
             interval_seconds: reads.interval().as_secs_f64(),
+            shortest_interval_seconds: reads.shortest().as_secs_f64(),
             realtime: realtime.as_ref().map(Result::is_ok),
             note: realtime.and_then(Result::err),
         },

@@ -44,6 +44,9 @@ pub(crate) const AGENT_PORT: u16 = 9901;
 /// ever fresh when it matters.
 const INTERVAL_MIN: Duration = Duration::from_micros(100);
 const INTERVAL_MAX: Duration = Duration::from_secs(10);
+/// Smallest and largest budget of reading, CPUs.
+const BUDGET_MIN: f64 = 0.001;
+const BUDGET_MAX: f64 = 64.0;
 /// Time-outs of the data plane.
 pub(super) const TIMEOUT_MIN: Duration = Duration::from_millis(1);
 pub(super) const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
@@ -412,12 +415,28 @@ names! {
     later { "xdp", "rdma" }
 }
 
+names! {
+    /// How often load is read.
+    pub(crate) enum PaceName as "pace" {
+        /// As often as requests can use it: once in an eighth of their time at the servers, not more often than they come but
+        /// once in 50 ms, once in 100 ms without any, and once in `interval` while requests wait or are refused.
+        Need = "need",
+        /// Once in `interval`.
+        Constant = "constant",
+    }
+}
+
 table! {
     /// How load is read from all nodes.
     pub(crate) struct LoadFile {
-        /// Time between two reads of a node. Not set: 1 ms, and with more than 31 nodes so much longer that
+        /// Shortest time between two reads of a node. Not set: 1 ms, and with more than 31 nodes so much longer that
         /// reading them takes about a quarter of a CPU.
         interval: Option<Duration> = None, in Some(INTERVAL_MIN)..=Some(INTERVAL_MAX);
+        /// Whether nodes are read so often always, or only as far as requests need it. With [reconfigure]: always.
+        pace: PaceName = PaceName::Need;
+        /// CPUs that reading may take, or a tenth of what this front-end takes if that is more, where neither `interval` is set nor
+        /// `pace` "constant".
+        budget: f64 = 0.05, in BUDGET_MIN..=BUDGET_MAX;
         /// A read that is not answered in this time has failed.
         timeout: Duration = ms(5), in INTERVAL_MIN..=INTERVAL_MAX;
         /// File with the masters that give each node its key (`tidegate key new`): the first is used, the

@@ -171,8 +171,10 @@ pub(crate) struct FrontEnd {
     /// Seeds the choices; drawn from the system's randomness if not given, as it must be
     /// where several front-ends serve the same nodes.
     pub(crate) seed: Option<u64>,
-    /// Time between two reads.
+    /// Time between two reads, at least.
     pub(crate) interval: Duration,
+    /// How often reads are needed.
+    pub(crate) pace: ReadPace,
     /// Time for one read.
     pub(crate) timeout: Duration,
     /// Whether to ask for real-time priority.
@@ -273,6 +275,15 @@ pub(crate) fn parse_scope(text: &str) -> Result<Scope, &'static str> {
 /// Reads a rung of the agent's: its label, as in metrics.
 pub(crate) fn parse_rung(text: &str) -> Option<Rung> {
     RUNGS.into_iter().find(|rung| rung.label() == text)
+}
+
+/// How often loads are read, beside the shortest time between two reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct ReadPace {
+    /// Always as often as that.
+    pub(crate) constant: bool,
+    /// CPUs that it may take, or a tenth of what the process takes; none: as many as it does.
+    pub(crate) budget: Option<f64>,
 }
 
 /// Time between two reads of nodes that are read so: as wanted, or as often as is affordable.

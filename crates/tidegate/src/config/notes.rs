@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tidegate_core::units::format_duration;
 
-use super::{FrontEnd, NodeRead};
+use super::file::{ConfigFile, PaceName};
+use super::{FrontEnd, NodeRead, ReadPace};
 
 /// Time between two reads of a node, if nothing else is said and there are not too many.
 pub(super) const INTERVAL: Duration = Duration::from_millis(1);
@@ -37,6 +38,17 @@ fn affordable(reads: &[NodeRead]) -> Duration {
 /// How often loads are read: as wanted, or as often as is affordable.
 pub(super) fn interval(reads: &[NodeRead], wanted: Option<Duration>) -> Duration {
     wanted.unwrap_or_else(|| INTERVAL.max(affordable(reads)))
+}
+
+/// How often reads are needed: moves want each word at once, and what was asked for has no other bound.
+pub(super) fn pace(file: &ConfigFile) -> ReadPace {
+    let load = &file.load;
+    let constant = load.pace.value == PaceName::Constant || file.reconfigure.enabled.value;
+    let unasked = !constant && load.interval.value.is_none();
+    ReadPace {
+        constant,
+        budget: unasked.then_some(load.budget.value),
+    }
 }
 
 /// What may not be meant.

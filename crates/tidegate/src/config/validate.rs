@@ -324,6 +324,7 @@ impl Checker<'_> {
                 front_ends: file.cluster.front_ends.value,
             },
             interval: notes::interval(&reads, file.load.interval.value),
+            pace: notes::pace(file),
             reads,
             resources: resources?,
             sources: sources?,

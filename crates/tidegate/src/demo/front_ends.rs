@@ -17,7 +17,7 @@ use crate::admin::plane::Plane;
 use crate::config::file::{LimitsFile, defaults};
 use crate::config::setting::At;
 use crate::config::values::Auto;
-use crate::config::{Culprits, FrontEnd, NodeRead, ReadPlan};
+use crate::config::{Culprits, FrontEnd, NodeRead, ReadPace, ReadPlan};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::run::{Running, Start};
@@ -91,6 +91,7 @@ pub(super) fn front_end(
         sources: Vec::new(),
         usual_read: ReadPlan::NONE,
         interval: INTERVAL,
+        pace: ReadPace::default(),
         timeout: TIMEOUT,
         // Readers above everything else would take a small machine from the workers.
         realtime: false,

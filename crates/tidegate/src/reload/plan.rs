@@ -32,9 +32,11 @@ const LIVE: [&str; 11] = [
 /// Keys of these that it does not.
 const FIXED_KEYS: [(&str, &str); 1] = [("limits", "workers")];
 /// Keys that it takes over of other tables.
-const LIVE_KEYS: [(&str, &str); 12] = [
+const LIVE_KEYS: [(&str, &str); 14] = [
     ("load", "key_file"),
     ("load", "interval"),
+    ("load", "pace"),
+    ("load", "budget"),
     ("cluster", "front_ends"),
     ("reconfigure", "serial"),
     ("culprits", "peers"),

@@ -17,7 +17,7 @@ use crate::config::discover::hosted_source;
 use crate::config::file::ConfigFile;
 use crate::config::setting::At;
 use crate::config::throttle::Throttled;
-use crate::config::{FrontEnd, NodeRead, NodeSource, ReadPlan, Resource, read_interval};
+use crate::config::{FrontEnd, NodeRead, NodeSource, ReadPace, ReadPlan, Resource, read_interval};
 use crate::models::{AddedNode, LeftOutStatus, MovedNodes};
 use crate::reads::WantedReads;
 
@@ -35,6 +35,7 @@ pub(crate) struct Wanted {
     pub(crate) reads: BTreeMap<String, NodeRead>,
     /// Time between two reads; none: what is affordable.
     interval: Option<Duration>,
+    pace: ReadPace,
     pub(super) throttles: Vec<Throttled>,
     /// Nodes that serve nothing and are read.
     pub(super) resources: Vec<Resource>,
@@ -133,6 +134,7 @@ impl Wanted {
             cluster: front_end.cluster.clone(),
             sites: front_end.sites.clone(),
             interval: file.load.interval.value,
+            pace: front_end.pace,
             throttles: front_end.throttles.clone(),
             resources: front_end.resources.clone(),
             sources: front_end.sources.clone(),
@@ -267,6 +269,7 @@ impl Wanted {
         WantedReads {
             nodes: self.reads.clone(),
             interval: read_interval(&reads, self.interval),
+            pace: self.pace,
         }
     }
 

@@ -14,6 +14,7 @@ const EVENTS: usize = 16_384;
 pub(super) fn reader_options(front_end: &FrontEnd) -> ReaderOptions {
     ReaderOptions {
         interval: front_end.interval,
+        budget: front_end.pace.budget,
         timeout: front_end.timeout,
         realtime: front_end.realtime,
     }

@@ -12,7 +12,7 @@ use tidegate_core::topology::{NodeId, SoftLimits};
 use tidegate_remote::reader::{ReaderError, ReaderOptions};
 
 use super::book::NodeDemand;
-use crate::config::FrontEnd;
+use crate::config::{FrontEnd, ReadPace};
 use crate::reads::{ReadNode, Reads, WantedReads};
 
 /// Shortest time between two reads: weights follow means of seconds.
@@ -62,11 +62,13 @@ impl Loads {
         let wanted = WantedReads {
             nodes: names.zip(front_end.reads.iter().cloned()).collect(),
             interval: front_end.interval.max(READ_INTERVAL),
+            pace: ReadPace::default(),
         };
         let places = nodes.iter().enumerate();
         let read: Vec<_> = places.map(|(place, node)| node.read_at(place)).collect();
         let options = ReaderOptions {
             interval: wanted.interval,
+            budget: None,
             timeout: front_end.timeout,
             realtime: front_end.realtime,
         };

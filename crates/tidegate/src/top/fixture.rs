@@ -137,6 +137,7 @@ pub(super) fn status() -> Status {
         reader: ReaderStatus {
             nodes: 3,
             interval_seconds: 0.001,
+            shortest_interval_seconds: 0.001,
             realtime: Some(true),
             note: None,
         },

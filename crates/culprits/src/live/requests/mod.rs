@@ -138,6 +138,11 @@ impl Requests {
         }
     }
 
+    /// Nothing is in progress, and nothing has been for long.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.in_progress.is_empty() && self.ended.is_empty() && self.late.is_empty()
+    }
+
     /// Takes in what workers have said since.
     pub(super) fn drain(
         &mut self,

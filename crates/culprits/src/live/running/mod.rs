@@ -32,6 +32,8 @@ use crate::names::ClassNames;
 
 /// Time between two looks at what has come.
 const TICK: Duration = Duration::from_millis(20);
+/// The same while no request comes.
+const REST: Duration = Duration::from_millis(100);
 /// Time between two looks at what is to be done about culprits.
 const ACT_EVERY: Duration = Duration::from_secs(1);
 
@@ -208,7 +210,7 @@ impl Running {
             let now = (self.clocks.now)();
             if now >= due {
                 self.handle_tick(now);
-                due = now + TICK;
+                due = now + if self.requests.is_quiet() { REST } else { TICK };
             }
         }
     }

@@ -49,7 +49,7 @@ impl Network {
             },
         };
         let targets: Vec<_> = sockets.iter().enumerate().map(target).collect();
-        let shared = Arc::new(ReaderState::new(nodes));
+        let shared = Arc::new(ReaderState::new(nodes).unwrap());
         let table = Arc::new(LoadTable::new(nodes, 1));
         let options = ReaderOptions::default();
         Self {
@@ -545,6 +545,7 @@ impl Network {
         *shared.wanted.lock().unwrap() = Some(Wanted {
             targets,
             interval,
+            budget: None,
             version,
         });
         shared.is_wanted.store(true, Ordering::Release);
