@@ -254,6 +254,27 @@ fn aes_128_goes_first_unless_a_client_puts_chacha20_first() {
 }
 
 #[test]
+fn each_handshake_brings_a_ticket_for_the_next() {
+    let Some(authority) = certificates("tls-tickets") else {
+        return;
+    };
+    let pair = authority.issue("a", &["a.example"]);
+    let secure = Secure::start("tls-tickets", &pair.keys(), server("a"), "");
+    let files = ["first", "second"].map(|name| secure.scene.folder.join(name));
+    let [first, second] = files.each_ref().map(|file| file.to_str().unwrap());
+    for (words, begun) in [
+        (&["-sess_out", first][..], "New, TLSv1.3"),
+        (&["-sess_in", first, "-sess_out", second], "Reused, TLSv1.3"),
+        (&["-sess_in", second], "Reused, TLSv1.3"),
+    ] {
+        let said = secure.s_client(words);
+        assert!(said.contains(begun), "{words:?}: {said}");
+        let tickets = said.matches("New Session Ticket arrived").count();
+        assert_eq!(tickets, 1, "{words:?}: {said}");
+    }
+}
+
+#[test]
 fn what_is_said_of_the_client_is_what_was_seen() {
     let Some(authority) = certificates("tls-told") else {
         return;

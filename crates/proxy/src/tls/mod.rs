@@ -54,6 +54,8 @@ pub use nodes::{KeyPin, NodeTls, NodeTlsConfig, is_server_name};
 
 /// Sessions of TLS 1.2 without tickets that are remembered, over all workers.
 const SESSIONS_MAX: usize = 4096;
+/// Tickets that a client gets behind a handshake of TLS 1.3: each is good for the next one, and that brings one again.
+const TICKETS: usize = 1;
 
 /// The oldest version of TLS that is spoken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -156,6 +158,7 @@ impl ServerTls {
         let offered = config.protocols.into_iter().chain(proof);
         made.alpn_protocols = offered.map(|it| it.as_bytes().to_vec()).collect();
         made.session_storage = ServerSessionMemoryCache::new(SESSIONS_MAX);
+        made.send_tls13_tickets = TICKETS;
         made.ticketer = crypto::ring::Ticketer::new().map_err(|error| failed(&error))?;
         Ok(Self::of(made, choice, config.clients))
     }
