@@ -1,5 +1,5 @@
-//! User instructions per proxied request, the figure that a busy machine does not disturb, and per
-//! connection that is refused unread, which must cost less than a tenth of that.
+//! User instructions per proxied request, by HTTP/1.1 and by HTTP/2, the figure that a busy machine does not disturb, and
+//! per connection that is refused unread, which must cost less than a tenth of that.
 //!
 //! `bench_proxy` (an example of the proxy crate) runs under a counter with one worker, no
 //! control thread, one client connection and one request at a time. Two runs of different
@@ -20,6 +20,7 @@ use crate::test::Outcome;
 const WORKS: &[Work] = &[
     Work::Proxied { body: 1024 },
     Work::Proxied { body: 16 * 1024 },
+    Work::Http2 { body: 1024 },
     Work::Refused,
 ];
 /// Connections that come at once to be refused; both lengths of a run are multiples.
@@ -39,6 +40,8 @@ const RETRY: Duration = Duration::from_millis(20);
 enum Work {
     /// A request on a kept connection, for a response of so many bytes.
     Proxied { body: usize },
+    /// The same as a stream of a connection of HTTP/2, without TLS.
+    Http2 { body: usize },
     /// A connection that is refused before it is read.
     Refused,
 }
@@ -184,6 +187,7 @@ pub(crate) fn record(root: &Path) -> Result<bool, String> {
 fn key(counter: Counter, work: Work) -> String {
     match work {
         Work::Proxied { body } => format!("{} {body}", counter.name()),
+        Work::Http2 { body } => format!("{} http2-{body}", counter.name()),
         Work::Refused => format!("{} refused", counter.name()),
     }
 }
@@ -240,7 +244,7 @@ impl Subject<'_> {
                     .arg(program)
                     .args(["127.0.0.1:0", &backend.to_string()]);
                 match work {
-                    Work::Proxied { .. } => {}
+                    Work::Proxied { .. } | Work::Http2 { .. } => {}
                     Work::Refused => {
                         command.env("REFUSE", "1");
                     }
@@ -289,7 +293,7 @@ pub(crate) fn compare(root: &Path) -> Result<Outcome, String> {
         return Ok(Outcome::Skipped(NO_COUNTER.to_owned()));
     };
     let program = build(root)?;
-    let proxied = |work: &&Work| matches!(work, Work::Proxied { .. });
+    let proxied = |work: &&Work| **work != Work::Refused;
     for work in WORKS.iter().filter(proxied) {
         let ours = per_request(counter, Subject::Tidegate(&program), *work)?;
         let theirs = per_request(counter, Subject::Haproxy, *work)?;
@@ -345,13 +349,14 @@ fn per_request(counter: Counter, subject: Subject<'_>, work: Work) -> Result<f64
 /// Instructions of a whole run of `requests` requests.
 fn count(counter: Counter, subject: Subject<'_>, work: Work, requests: u32) -> Result<u64, String> {
     let body = match work {
-        Work::Proxied { body } => body,
+        Work::Proxied { body } | Work::Http2 { body } => body,
         Work::Refused => 0,
     };
     let backend = backend(body).map_err(|error| format!("backend: {error}"))?;
     let mut running = subject.start(counter, work, backend)?;
     let driven = match work {
         Work::Proxied { body } => drive(running.address, body, requests),
+        Work::Http2 { body } => drive_http2(running.address, body, requests),
         Work::Refused => drive_refused(running.address, requests),
     };
     subject.stop(&mut running.child)?;
@@ -380,6 +385,84 @@ fn drive(address: SocketAddr, body: usize, requests: u32) -> Result<(), String> 
         read_response(&mut stream, &mut buffer, body)?;
     }
     Ok(())
+}
+
+/// The same over HTTP/2 (RFC 9113): one stream after the other.
+fn drive_http2(address: SocketAddr, body: usize, requests: u32) -> Result<(), String> {
+    let io = |error: std::io::Error| format!("request: {error}");
+    let mut stream = connect(address).map_err(io)?;
+    stream.set_read_timeout(Some(WAIT)).map_err(io)?;
+    stream.set_nodelay(true).map_err(io)?;
+    let window = (i32::MAX as u32 - 65_535).to_be_bytes();
+    let opening = [
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
+        frame(SETTINGS, 0, 0, &[]),
+        frame(WINDOW_UPDATE, 0, 0, &window),
+    ];
+    stream.write_all(&opening.concat()).map_err(io)?;
+    // GET, http, `/file`, `bench` (RFC 7541 §6), by the static table and as literals that are not indexed.
+    let head = b"\x82\x86\x04\x05/file\x01\x05bench";
+    let mut reader = BufReader::new(stream.try_clone().map_err(io)?);
+    for number in 0..requests {
+        let id = 2 * number + 1;
+        let asked = frame(HEADERS, END_HEADERS | END_STREAM, id, head);
+        stream.write_all(&asked).map_err(io)?;
+        read_stream(&mut reader, &mut stream, id, body)?;
+    }
+    Ok(())
+}
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
+const WINDOW_UPDATE: u8 = 8;
+/// Of SETTINGS.
+const ACK: u8 = 1;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+/// A frame (RFC 9113 §4.1).
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = (payload.len() as u32).to_be_bytes();
+    let stream = stream.to_be_bytes();
+    [&length[1..], &[kind, flags], &stream, payload].concat()
+}
+
+/// Reads the frames of one stream to its end, with a body of `body` bytes.
+fn read_stream(
+    reader: &mut impl Read,
+    writer: &mut impl Write,
+    stream: u32,
+    body: usize,
+) -> Result<(), String> {
+    let io = |error: std::io::Error| format!("response: {error}");
+    let mut left = body;
+    loop {
+        let mut head = [0; 9];
+        reader.read_exact(&mut head).map_err(io)?;
+        let [a, b, c, kind, flags, id @ ..] = head;
+        let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
+        reader.read_exact(&mut payload).map_err(io)?;
+        match (kind, u32::from_be_bytes(id)) {
+            (SETTINGS, 0) if flags & ACK == 0 => {
+                writer
+                    .write_all(&frame(SETTINGS, ACK, 0, &[]))
+                    .map_err(io)?;
+                continue;
+            }
+            (SETTINGS | WINDOW_UPDATE, _) => continue,
+            // `:status: 200` (RFC 7541, Appendix A).
+            (HEADERS, id) if id == stream && payload.first() == Some(&0x88) => {}
+            (DATA, id) if id == stream && payload.len() <= left => left -= payload.len(),
+            (kind, id) => return Err(format!("frame {kind} of stream {id}: {payload:?}")),
+        }
+        if flags & END_STREAM != 0 {
+            return match left {
+                0 => Ok(()),
+                left => Err(format!("the body lacks {left} bytes")),
+            };
+        }
+    }
 }
 
 /// Asks on new connections, some at a time; the first refusal closes the door to all others.

@@ -2,7 +2,8 @@
 //!
 //! `bench_proxy LISTEN BACKEND…`, for instance `bench_proxy 127.0.0.1:8080 127.0.0.2:8001`.
 //! Prints where it listens and ends when its standard input does. With `REFUSE` in its environment
-//! it refuses everything: the first request after its head, all later connections unread.
+//! it refuses everything: the first request after its head, all later connections unread. With `CERTIFICATE`, the file of a
+//! certificate and its key, it speaks TLS.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -17,8 +18,8 @@ use tidegate_core::policy::{PolicyConfig, PolicyKind};
 use tidegate_core::time::{Timestamp, nanos};
 use tidegate_core::topology::{Capacity, ClusterSpec, NodeSpec, SiteId, SiteSpec};
 use tidegate_proxy::{
-    DelayExperiments, ListenerConfig, LoadReports, Proxy, ProxyConfig, Shared, Stats, Throttling,
-    WakeUp,
+    Certificate, DelayExperiments, ListenerConfig, LoadReports, Proxy, ProxyConfig, ServerTls,
+    Shared, Stats, Throttling, TlsConfig, TlsVersion, WakeUp,
 };
 
 // What the binary uses; the measure is of both.
@@ -76,6 +77,24 @@ fn cluster(nodes: &[SocketAddr], policy: PolicyKind, refuses: bool) -> ClusterSp
     }
 }
 
+/// The listener, with TLS if there is a certificate for it.
+fn listener(address: SocketAddr) -> Result<ListenerConfig, Box<dyn std::error::Error>> {
+    let mut listener = ListenerConfig::plain(address);
+    if let Some(file) = std::env::var_os("CERTIFICATE") {
+        let pem = std::fs::read(file)?;
+        let tls = TlsConfig {
+            certificates: vec![Certificate::from_pem(&pem, &pem, None)?],
+            issued: Vec::new(),
+            challenges: None,
+            minimum: TlsVersion::Tls12,
+            clients: None,
+            protocols: vec!["h2", "http/1.1"],
+        };
+        listener.plan.tls = Some(Arc::new(ServerTls::new(tls)?));
+    }
+    Ok(listener)
+}
+
 fn run() -> Result<(), Box<dyn std::error::Error>> {
     let mut addresses = Vec::new();
     for argument in std::env::args().skip(1) {
@@ -101,7 +120,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
         stats: Arc::new(Stats::new(1, 1, nodes.len())),
     });
     let mut config = ProxyConfig::new(if refuses { standing_clock } else { clock });
-    config.listeners.push(ListenerConfig::plain(*listen));
+    config.listeners.push(listener(*listen)?);
     // Discovery's rings get requests, as in a front-end; they are not read, so there is room for all.
     config.events = 1 << 16;
     let proxy = Proxy::start(config, Arc::clone(&shared))?;

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Bench, Message, Node, Peer, ok};
+use common::{Bench, Message, Node, Peer, cluster, ok};
 
 #[test]
 fn an_answer_comes_through_and_connections_are_kept() {
@@ -23,6 +23,24 @@ fn an_answer_comes_through_and_connections_are_kept() {
     assert_eq!(seen.nodes[0].reuses, 9);
     assert_eq!(seen.bytes_out, 20);
     assert_eq!(seen.latency.count(), 10);
+}
+
+#[test]
+fn requests_without_a_host_name_their_node_and_share_connections_as_others_do() {
+    let node = Node::answering(|request| ok(request.get("host").unwrap()));
+    let mut spec = cluster(&[node.address]);
+    spec.sites[0].hosts = vec!["*".into()];
+    let bench = Bench::of(spec, |config| config.workers = 1);
+    for _ in 0..3 {
+        let mut client = bench.client();
+        client.send("GET / HTTP/1.0\r\n\r\n");
+        let answer = client.read_response(false);
+        assert_eq!(answer.text(), node.address.to_string());
+    }
+    let mut other = bench.client();
+    assert_eq!(other.get("/").text(), "shop.example");
+    assert_eq!(node.connections(), 1);
+    assert_eq!(bench.settled().nodes[0].reuses, 3);
 }
 
 #[test]

@@ -215,6 +215,66 @@ fn versions_are_as_configured_and_sessions_are_resumed() {
 }
 
 #[test]
+fn aes_128_goes_first_unless_a_client_puts_chacha20_first() {
+    let Some(authority) = certificates("tls-suites") else {
+        return;
+    };
+    let pair = authority.issue("a", &["a.example"]);
+    let secure = Secure::start("tls-suites", &pair.keys(), server("a"), "");
+    let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap();
+    let has_aes = cpu.split_whitespace().any(|word| word == "aes");
+    let (aes_128, aes_256) = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384");
+    let chacha = "TLS_CHACHA20_POLY1305_SHA256";
+    let (old_128, old_256) = (
+        "ECDHE-ECDSA-AES128-GCM-SHA256",
+        "ECDHE-ECDSA-AES256-GCM-SHA384",
+    );
+    let old_chacha = "ECDHE-ECDSA-CHACHA20-POLY1305";
+    for (listed, wanted) in [
+        (&[aes_256, chacha, aes_128][..], aes_128),
+        (&[chacha, aes_256, aes_128], chacha),
+        (&[aes_256, chacha], aes_256),
+        (&[old_256, old_chacha, old_128], old_128),
+        (&[old_chacha, old_256, old_128], old_chacha),
+        (&[old_256], old_256),
+    ] {
+        let options = match wanted.starts_with("TLS_") {
+            true => ["-tls1_3", "-ciphersuites"],
+            false => ["-tls1_2", "-cipher"],
+        };
+        let list = listed.join(":");
+        let said = secure.s_client(&[options[0], options[1], &list]);
+        let wanted = if has_aes { wanted } else { listed[0] };
+        assert!(
+            said.contains(&format!("Cipher is {wanted}")),
+            "{list}: {said}"
+        );
+        assert!(said.contains("200 OK"), "{list}: {said}");
+    }
+}
+
+#[test]
+fn each_handshake_brings_a_ticket_for_the_next() {
+    let Some(authority) = certificates("tls-tickets") else {
+        return;
+    };
+    let pair = authority.issue("a", &["a.example"]);
+    let secure = Secure::start("tls-tickets", &pair.keys(), server("a"), "");
+    let files = ["first", "second"].map(|name| secure.scene.folder.join(name));
+    let [first, second] = files.each_ref().map(|file| file.to_str().unwrap());
+    for (words, begun) in [
+        (&["-sess_out", first][..], "New, TLSv1.3"),
+        (&["-sess_in", first, "-sess_out", second], "Reused, TLSv1.3"),
+        (&["-sess_in", second], "Reused, TLSv1.3"),
+    ] {
+        let said = secure.s_client(words);
+        assert!(said.contains(begun), "{words:?}: {said}");
+        let tickets = said.matches("New Session Ticket arrived").count();
+        assert_eq!(tickets, 1, "{words:?}: {said}");
+    }
+}
+
+#[test]
 fn what_is_said_of_the_client_is_what_was_seen() {
     let Some(authority) = certificates("tls-told") else {
         return;

@@ -27,7 +27,8 @@ use crate::worker::{NodeOpening, NodeSpeech};
 use dial::Patience;
 pub(crate) use retry::{Failure, rescue};
 
-/// The pooled connection on which a request that has its ticket can go, if there is one.
+/// The pooled connection on which a request that has its ticket can go, if there is one. A request that names no host gets
+/// its own behind this, with the node's name.
 pub(crate) fn pooled(
     client: &Client,
     guard: &mut RequestGuard,
@@ -184,7 +185,7 @@ pub(crate) async fn retry_after_failure(
     try_nodes(client, guard, request, traits).await
 }
 
-/// One try at the ticket's node, on a new connection.
+/// One try at the ticket's node, on a new connection, or on any where the request names no host.
 async fn attempt(
     client: &Client,
     guard: &mut RequestGuard,
@@ -199,10 +200,17 @@ async fn attempt(
     let site = guard.state().and_then(|state| state.site);
     let opening = site.map(|it| client.worker.sites.node_opening(it));
     let opening = opening.unwrap_or_default();
-    head::ensure_host(&mut request, &traits.facts, || {
-        HeaderValue::try_from(key.address.to_string())
-            .unwrap_or_else(|_| HeaderValue::from_static("localhost"))
-    });
+    if !traits.facts.names_host() {
+        let pooled = named(client, &mut request, traits, &key);
+        if let Some(upstream) = pooled {
+            let traits = RequestTraits {
+                stale: true,
+                ..*traits
+            };
+            let sending = send(client, upstream, request, &traits);
+            return answered(client, guard, sending, &traits).await;
+        }
+    }
     let patience = guard.state().and_then(|state| state.route.as_ref());
     let patience = patience.and_then(|route| route.timeouts.connect);
     let connecting = tokio::select! {
@@ -220,6 +228,20 @@ async fn attempt(
     };
     let sending = send(client, upstream, request, &traits);
     answered(client, guard, sending, &traits).await
+}
+
+/// A request whose client names no host names its node; and the pooled connection on which it can go, if there is one.
+fn named(
+    client: &Client,
+    request: &mut Request<RequestBody>,
+    traits: &RequestTraits,
+    key: &UpstreamKey,
+) -> Option<Upstream> {
+    head::ensure_host(request, &traits.facts, || {
+        HeaderValue::try_from(key.address.to_string())
+            .unwrap_or_else(|_| HeaderValue::from_static("localhost"))
+    });
+    client.worker.pool.borrow_mut().take(key)
 }
 
 /// Waits for the response head, and has a second node asked where that may be.

@@ -103,9 +103,7 @@ fn base64(bytes: &[u8]) -> String {
 pub(crate) fn receive(head: &mut request::Parts, has_body: bool) -> Result<BodyLength, Reason> {
     let host = receive_target(head);
     join_cookies(&mut head.headers);
-    for name in &OF_CONNECTION {
-        head.headers.remove(name);
-    }
+    strip(&mut head.headers);
     host?;
     let length = head.headers.get(CONTENT_LENGTH);
     let length = length.map(|it| it.to_str().ok()?.parse::<u64>().ok());
@@ -157,10 +155,13 @@ fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
-/// Takes out of an answer's head, or its trailers, what does not go over HTTP/2.
-pub(crate) fn send(headers: &mut HeaderMap) {
-    for name in &OF_CONNECTION {
-        headers.remove(name);
+/// Takes out of a head, or of trailers, what is of one connection, and does not go over HTTP/2.
+pub(crate) fn strip(headers: &mut HeaderMap) {
+    // Mostly there is none: names are compared rather than looked up.
+    if headers.keys().any(|name| OF_CONNECTION.contains(name)) {
+        for name in &OF_CONNECTION {
+            headers.remove(name);
+        }
     }
 }
 
@@ -188,7 +189,7 @@ fn first_interim(heads: &[u8]) -> Option<(Response<()>, usize)> {
         let value = HeaderValue::from_bytes(field.value).ok()?;
         interim.headers_mut().append(name, value);
     }
-    send(interim.headers_mut());
+    strip(interim.headers_mut());
     Some((interim, length))
 }
 
@@ -298,7 +299,7 @@ mod tests {
             headers.insert(name, HeaderValue::from_static("x"));
         }
         headers.insert("x-kept", HeaderValue::from_static("y"));
-        send(&mut headers);
+        strip(&mut headers);
         assert_eq!(headers.len(), 1);
         let mut got = head("https://a/", &[("transfer-encoding", "chunked")]);
         receive(&mut got, false).unwrap();

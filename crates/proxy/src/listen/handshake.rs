@@ -12,12 +12,16 @@
 //! before.
 
 use std::future::poll_fn;
-use std::pin::pin;
+use std::io::{self, Read, Write};
+use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
+use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 use tokio::net::TcpStream;
+use tokio_rustls::StartHandshake;
 use tokio_rustls::rustls::ServerConnection;
+use tokio_rustls::rustls::server::{Accepted, Acceptor};
 
 use super::linger::linger;
 use crate::connection::TlsSession;
@@ -49,23 +53,32 @@ pub(super) async fn handshake(
 async fn shake_hands(
     client: &Client,
     tls: &ServerTls,
-    stream: TcpStream,
+    mut stream: TcpStream,
 ) -> Result<Stream, HandshakeFailure> {
     let linger_for = client.connection.settings.timeouts().linger;
-    let mut first = [0];
-    let peeked = in_time(client, stream.peek(&mut first)).await?;
-    match (peeked, first) {
-        (Err(_) | Ok(0), _) => return Err(HandshakeFailure::Gone),
-        (Ok(_), [HANDSHAKE]) => {}
-        (Ok(_), [byte]) if byte.is_ascii_uppercase() => {
+    // A client that says nothing costs no memory for TLS.
+    let readable = poll_fn(|context| stream.poll_read_ready(context));
+    if in_time(client, readable).await?.is_err() {
+        return Err(HandshakeFailure::Gone);
+    }
+    let mut hello = Hello::default();
+    let begun = poll_fn(|context| hello.poll(&mut stream, context));
+    let accepted = match in_time(client, begun).await? {
+        Begun::Tls(accepted) => *accepted,
+        Begun::Plain => {
             enter_headless(client, Reason::PlainHttp);
             linger(stream, Some(ready_made(Reason::PlainHttp)), linger_for).await;
             return Err(HandshakeFailure::Plain);
         }
-        (Ok(_), _) => return Err(HandshakeFailure::Malformed),
-    }
-    let accepting = tls.acceptor().accept(stream).into_fallible();
-    match in_time(client, accepting).await? {
+        Begun::Failed(failure) => return Err(failure),
+        Begun::Alerted(failure) => {
+            linger(stream, None, linger_for).await;
+            return Err(failure);
+        }
+    };
+    let config = tls.config_for(&accepted.client_hello());
+    let accepting = StartHandshake::from_parts(accepted, stream).into_stream(config);
+    match in_time(client, accepting.into_fallible()).await? {
         Ok(stream) => {
             let session = stream.get_ref().1;
             if ServerTls::is_challenge(session) {
@@ -86,6 +99,96 @@ async fn shake_hands(
             }
             Err(failure)
         }
+    }
+}
+
+/// How a client begins.
+enum Begun {
+    /// With a whole ClientHello.
+    Tls(Box<Accepted>),
+    /// As plain HTTP does.
+    Plain,
+    /// In no way that leads to a connection, and an alert says so.
+    Alerted(HandshakeFailure),
+    /// With nothing that there is an alert for.
+    Failed(HandshakeFailure),
+}
+
+/// The client's first message (ClientHello, RFC 8446 §4.1.2) as it comes.
+#[derive(Default)]
+struct Hello {
+    acceptor: Acceptor,
+    /// The first byte of all.
+    first: Option<u8>,
+}
+
+impl Hello {
+    /// Reads until it is whole, or known to be none.
+    fn poll(&mut self, stream: &mut TcpStream, context: &mut Context<'_>) -> Poll<Begun> {
+        let failed = |failure| Poll::Ready(Begun::Failed(failure));
+        let mut socket = Socket {
+            stream,
+            context,
+            first: &mut self.first,
+        };
+        loop {
+            match self.acceptor.read_tls(&mut socket) {
+                Ok(1..) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
+                Ok(0) | Err(_) => return failed(HandshakeFailure::Gone),
+            }
+            match *socket.first {
+                Some(HANDSHAKE) => {}
+                Some(byte) if byte.is_ascii_uppercase() => return Poll::Ready(Begun::Plain),
+                _ => return failed(HandshakeFailure::Malformed),
+            }
+            match self.acceptor.accept() {
+                Ok(Some(accepted)) => return Poll::Ready(Begun::Tls(Box::new(accepted))),
+                Ok(None) => {}
+                Err((error, mut alert)) => {
+                    // Nothing was written before, so there is room for it; a client that is gone needs none.
+                    alert.write_all(&mut socket).unwrap_or_default();
+                    let failure = HandshakeFailure::of(&io::Error::other(error));
+                    return Poll::Ready(Begun::Alerted(failure));
+                }
+            }
+        }
+    }
+}
+
+/// A socket as rustls reads and writes it, which never waits.
+struct Socket<'a, 'b> {
+    stream: &'a mut TcpStream,
+    context: &'a mut Context<'b>,
+    /// The first byte that was ever read.
+    first: &'a mut Option<u8>,
+}
+
+impl Read for Socket<'_, '_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut buffer = ReadBuf::new(buffer);
+        match Pin::new(&mut *self.stream).poll_read(self.context, &mut buffer) {
+            Poll::Ready(read) => read?,
+            Poll::Pending => return Err(io::ErrorKind::WouldBlock.into()),
+        }
+        if let Some(byte) = buffer.filled().first() {
+            self.first.get_or_insert(*byte);
+        }
+        Ok(buffer.filled().len())
+    }
+}
+
+impl Write for Socket<'_, '_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match Pin::new(&mut *self.stream).poll_write(self.context, bytes) {
+            Poll::Ready(written) => written,
+            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        // A socket has nothing to flush.
+        Ok(())
     }
 }
 

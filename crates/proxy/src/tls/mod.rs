@@ -7,6 +7,7 @@
 //! | `issued` | a certificate that comes by itself |
 //! | `challenges` | what its authority is shown as proof |
 //! | `choice` | which of them a client is shown |
+//! | `suites` | which cipher suite a connection gets |
 //! | `der` | what is read of a certificate itself: validity, subject |
 //! | `identity` | a client's certificate as a header value |
 //! | `failure` | why a handshake with a client ends without a connection |
@@ -28,12 +29,12 @@ mod identity;
 mod issued;
 mod node_failure;
 mod nodes;
+mod suites;
 
 use std::fmt;
 use std::sync::Arc;
 
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::server::{ServerSessionMemoryCache, WebPkiClientVerifier};
+use tokio_rustls::rustls::server::{ClientHello, ServerSessionMemoryCache, WebPkiClientVerifier};
 use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{
     HandshakeKind, ProtocolVersion, ServerConfig, ServerConnection, crypto,
@@ -53,6 +54,8 @@ pub use nodes::{KeyPin, NodeTls, NodeTlsConfig, is_server_name};
 
 /// Sessions of TLS 1.2 without tickets that are remembered, over all workers.
 const SESSIONS_MAX: usize = 4096;
+/// Tickets that a client gets behind a handshake of TLS 1.3: each is good for the next one, and that brings one again.
+const TICKETS: usize = 1;
 
 /// The oldest version of TLS that is spoken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,7 +100,10 @@ pub struct TlsError(String);
 
 /// See the module.
 pub struct ServerTls {
-    config: Arc<ServerConfig>,
+    /// For clients whose order of suites counts.
+    by_client: Arc<ServerConfig>,
+    /// The same for all others.
+    by_server: Arc<ServerConfig>,
     choice: Arc<Choice>,
     clients: Option<ClientCertificates>,
 }
@@ -120,7 +126,7 @@ impl ServerTls {
         if config.certificates.is_empty() && config.issued.is_empty() {
             return Err(failed(&"no certificate"));
         }
-        let provider = Arc::new(crypto::ring::default_provider());
+        let provider = Arc::new(suites::provider());
         let versions: &[_] = match config.minimum {
             TlsVersion::Tls12 => &[&TLS13, &TLS12],
             TlsVersion::Tls13 => &[&TLS13],
@@ -152,27 +158,31 @@ impl ServerTls {
         let offered = config.protocols.into_iter().chain(proof);
         made.alpn_protocols = offered.map(|it| it.as_bytes().to_vec()).collect();
         made.session_storage = ServerSessionMemoryCache::new(SESSIONS_MAX);
+        made.send_tls13_tickets = TICKETS;
         made.ticketer = crypto::ring::Ticketer::new().map_err(|error| failed(&error))?;
-        Ok(Self {
-            config: Arc::new(made),
+        Ok(Self::of(made, choice, config.clients))
+    }
+
+    fn of(config: ServerConfig, choice: Arc<Choice>, clients: Option<ClientCertificates>) -> Self {
+        let mut by_server = config.clone();
+        by_server.ignore_client_order = true;
+        Self {
+            by_client: Arc::new(config),
+            by_server: Arc::new(by_server),
             choice,
-            clients: config.clients,
-        })
+            clients,
+        }
     }
 
     /// It takes another one's place: sessions that were begun there are resumed here, if clients would have to show the
     /// same.
     pub(crate) fn succeeding(&self, before: &Self) -> Self {
-        let mut config = ServerConfig::clone(&self.config);
+        let mut config = ServerConfig::clone(&self.by_client);
         if self.clients == before.clients {
-            config.session_storage = Arc::clone(&before.config.session_storage);
-            config.ticketer = Arc::clone(&before.config.ticketer);
+            config.session_storage = Arc::clone(&before.by_client.session_storage);
+            config.ticketer = Arc::clone(&before.by_client.ticketer);
         }
-        Self {
-            config: Arc::new(config),
-            choice: Arc::clone(&self.choice),
-            clients: self.clients.clone(),
-        }
+        Self::of(config, Arc::clone(&self.choice), self.clients.clone())
     }
 
     /// Whether it shows the same certificates in the same order.
@@ -185,8 +195,12 @@ impl ServerTls {
         self.clients.is_some()
     }
 
-    pub(crate) fn acceptor(&self) -> TlsAcceptor {
-        TlsAcceptor::from(Arc::clone(&self.config))
+    /// How a client is answered that begins like this.
+    pub(crate) fn config_for(&self, hello: &ClientHello<'_>) -> Arc<ServerConfig> {
+        Arc::clone(match suites::clients_order_counts(hello.cipher_suites()) {
+            true => &self.by_client,
+            false => &self.by_server,
+        })
     }
 
     /// Whether a connection was made to look at the certificate of a challenge; nothing is said on it (RFC 8737 §3).

@@ -42,6 +42,7 @@ use super::TlsError;
 use super::authorities::Authorities;
 use super::certificate::Certificate;
 use super::node_failure::NodeTlsFailure;
+use super::suites;
 
 /// What is spoken with nodes (ALPN, RFC 7301).
 const HTTP1: &[u8] = b"http/1.1";
@@ -152,7 +153,7 @@ impl NodeTls {
     /// # Errors
     /// Nothing, or too much, says which certificates are believed, or the name is none.
     pub fn new(rule: NodeTlsConfig) -> Result<Self, TlsError> {
-        let provider = Arc::new(crypto::ring::default_provider());
+        let provider = Arc::new(suites::provider());
         let verifier = rule.verifier(&provider).map_err(TlsError)?;
         let name = match &rule.name {
             None => None,

@@ -327,7 +327,7 @@ fn to_http2<B>(request: &mut Request<B>, secure: bool) {
     }
     *request.version_mut() = Version::HTTP_2;
     let headers = request.headers_mut();
-    head::http2::send(headers);
+    head::http2::strip(headers);
     // The client is asked for its body by us: hyper does not hand a node's asking on.
     headers.remove(EXPECT);
 }

@@ -381,7 +381,8 @@ impl Bench {
         })
     }
 
-    fn of(spec: ClusterSpec, change: impl FnOnce(&mut ProxyConfig)) -> Self {
+    /// Of this cluster.
+    pub(crate) fn of(spec: ClusterSpec, change: impl FnOnce(&mut ProxyConfig)) -> Self {
         let nodes = &spec.nodes;
         let mut config = config();
         change(&mut config);

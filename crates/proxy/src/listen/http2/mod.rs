@@ -36,7 +36,7 @@ use crate::request::Client;
 use crate::stream::Stream;
 use crate::wire::frames::FrameAccount;
 use crate::worker::head_and_buffer_bytes;
-use io::FrameIo;
+use io::{FrameIo, Wire};
 
 /// Streams that a client may have open at once.
 const STREAMS_MAX: u32 = 128;
@@ -66,25 +66,25 @@ pub(super) async fn serve(
     let base = &connection.base;
     let account = Rc::<FrameAccount>::default();
     let scratch = Rc::clone(&base.scratch);
-    let stream = Rc::new(RefCell::new(stream));
-    let io = FrameIo::new(Rc::clone(&stream), early, Rc::clone(&account), scratch);
+    let wire = Wire::new(stream, Rc::clone(&account));
+    let io = FrameIo::new(Rc::clone(&wire), early, scratch);
     let (head_bytes, _) = head_and_buffer_bytes(&connection.settings.limits());
     // All of it is on the heap: an idle connection keeps no more than it must.
     let Some(frames) = Box::pin(begin(connection, builder(head_bytes).handshake(io))).await else {
         // What is unread would make the kernel reset the connection before the last frame is read.
-        if let Some(stream) = Rc::into_inner(stream)
+        if let Some(wire) = Rc::into_inner(wire)
             && !connection.cut.get()
         {
             let limit = connection.settings.timeouts().linger;
-            linger(stream.into_inner(), None, limit).await;
+            linger(wire.into_stream(), None, limit).await;
         }
         return;
     };
-    drop(stream);
     base.stats().http2_connections.add(1);
     connection.enter(Phase::Idle, connection.ticks().client_idle);
     let mut serving = Serving {
         frames,
+        wire,
         streams: Streams::new(clients, client, account),
         head_bytes,
         is_excessive: false,
@@ -125,6 +125,7 @@ async fn begin(
 /// A connection that has begun.
 struct Serving {
     frames: Connection<FrameIo, Bytes>,
+    wire: Rc<Wire>,
     streams: Rc<Streams>,
     head_bytes: usize,
     /// Its client has asked for more than it may, and has been answered so.
@@ -145,6 +146,20 @@ impl Serving {
         if late || base.drain.has_begun() || connection.listener.has_begun() {
             self.leave();
         }
+        self.wire.hold();
+        if self.poll_frames(context).is_ready() {
+            return Poll::Ready(());
+        }
+        match self.wire.release(context) {
+            Poll::Ready(Err(_)) => Poll::Ready(()),
+            Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
+        }
+    }
+
+    /// Takes frames in, and hands those on that are due. Ready when the connection is over.
+    fn poll_frames(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let streams = Rc::clone(&self.streams);
+        let connection = &streams.client.connection;
         for _ in 0..BATCH {
             match self.frames.poll_accept(context) {
                 Poll::Ready(Some(Ok((request, answer)))) => streams.begin(request, answer),
@@ -227,7 +242,9 @@ impl Streams {
         // While there are streams, it is their time that runs.
         self.client.connection.suspend();
         self.client.connection.served.set(true);
-        tokio::task::spawn_local(stream::serve(Rc::clone(self), client, request, answer));
+        // In memory of its own: a task moves what it holds three times more.
+        let serving = Box::pin(stream::serve(Rc::clone(self), client, request, answer));
+        tokio::task::spawn_local(serving);
     }
 
     /// A stream is over.

@@ -244,7 +244,7 @@ fn to_http2(
     response: Response<ResponseBody>,
 ) -> (response::Parts, ResponseBody) {
     let (mut head, body) = response.into_parts();
-    http2::send(&mut head.headers);
+    http2::strip(&mut head.headers);
     head.version = Version::HTTP_2;
     if !head.headers.contains_key(DATE) {
         // RFC 9110 §6.6.1: where the node gave none, and in answers of our own.
@@ -311,7 +311,7 @@ impl Sending<'_> {
                 Err(frame) => {
                     // What is neither data nor trailers does not exist yet.
                     let mut trailers = frame.into_trailers().unwrap_or_default();
-                    http2::send(&mut trailers);
+                    http2::strip(&mut trailers);
                     out.send_trailers(trailers)
                 }
             },
