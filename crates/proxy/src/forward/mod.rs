@@ -76,10 +76,14 @@ fn introduction_of(client: &Client) -> IntroductionId {
 /// Sends a request on this connection.
 pub(crate) fn send(
     client: &Client,
+    guard: &mut RequestGuard,
     mut upstream: Upstream,
-    request: Request<RequestBody>,
+    mut request: Request<RequestBody>,
     traits: &RequestTraits,
 ) -> Sending {
+    if let Some(trace) = guard.state().and_then(|state| state.trace.as_mut()) {
+        trace.introduce(&mut request);
+    }
     let connection = &client.connection;
     connection.extend(if connection.is_uploading() {
         connection.begin_body(connection.ticks().request_body);
@@ -142,7 +146,7 @@ pub(crate) async fn forward(
     let Some(upstream) = pooled(client, guard, traits)? else {
         return try_nodes(client, guard, request, traits).await;
     };
-    let sending = send(client, upstream, request, traits);
+    let sending = send(client, guard, upstream, request, traits);
     match answered(client, guard, sending, traits).await {
         Ok(response) => Ok(response),
         Err(failure) => retry_after_failure(client, guard, failure, traits).await,
@@ -218,7 +222,7 @@ async fn attempt(
         stale: false,
         ..*traits
     };
-    let sending = send(client, upstream, request, &traits);
+    let sending = send(client, guard, upstream, request, &traits);
     answered(client, guard, sending, &traits).await
 }
 

@@ -16,6 +16,7 @@ use crate::head::classify::SessionHash;
 use crate::record::hedged::Hedged;
 use crate::record::log::{Line, Recent, Tail};
 use crate::record::reason::Reason;
+use crate::record::traced::{Trace, TracedEnd};
 use crate::refusal::Form;
 use crate::route::Route;
 use crate::worker::Worker;
@@ -60,6 +61,8 @@ pub(crate) struct RequestState {
     pub(super) words: Words,
     /// Its number for discovery, until its end is written too.
     observed: Option<u64>,
+    /// Its trace, if it is exported.
+    pub(crate) trace: Option<Box<Trace>>,
 }
 
 impl Default for RequestState {
@@ -88,6 +91,7 @@ impl Default for RequestState {
             bytes: 0,
             words: Words::default(),
             observed: None,
+            trace: None,
         }
     }
 }
@@ -159,6 +163,9 @@ impl RequestState {
     }
 
     pub(super) fn on_failure(&mut self, worker: &Worker, reason: Reason, now: Timestamp) {
+        if let Some(trace) = &mut self.trace {
+            trace.on_failure(reason, now);
+        }
         let (Some(ticket), Some(outcome)) = (&self.ticket, reason.outcome()) else {
             return;
         };
@@ -215,6 +222,7 @@ impl RequestState {
         stats.bytes_in.add(uploaded);
         stats.bytes_out.add(self.bytes);
         stats.on_end(self.site, self.status, reason, duration_us);
+        let trace = self.trace.take();
         let ended = RequestEnd {
             ticket: self.ticket.as_ref(),
             throttled: self.throttled.as_ref(),
@@ -224,6 +232,9 @@ impl RequestState {
         };
         if self.line.has_begun() {
             self.log(client, &ended, now);
+        }
+        if let Some(trace) = trace {
+            self.end_trace(trace, client, &ended, now);
         }
         if client.connection.settings.keeps_recent() {
             let client = client.connection.client;
@@ -275,6 +286,32 @@ impl RequestState {
         };
         let fields = client.connection.settings.log_fields();
         worker.base.record.log(&self.line, &fields, &tail);
+    }
+
+    #[cold]
+    fn end_trace(
+        &self,
+        trace: Box<Trace>,
+        client: &Client,
+        ended: &RequestEnd<'_>,
+        now: Timestamp,
+    ) {
+        let base = &client.worker.base;
+        let picker = base.cluster.picker.borrow();
+        let sites = &picker.topology().sites;
+        let site = self.site.and_then(|site| sites.get(site.index()));
+        base.record.trace(trace.end(&TracedEnd {
+            now,
+            queued_until: self.queued_until(now),
+            status: self.status,
+            bytes: self.bytes,
+            bytes_in: ended.bytes_in,
+            site: site.map(|site| site.name.as_str()),
+            throttle: ended.throttled.map(|it| it.rule().pattern.name()),
+            retry_denied: self.retry_denied,
+            hedged: self.hedging.outcome(),
+            reason: ended.reason,
+        }));
     }
 
     /// When its wait for a node ended: when one was chosen, or with the request where none ever was.

@@ -32,6 +32,7 @@ use super::soft_limits::{AgentSoftLimitsFile, SoftLimitsFile};
 use super::sticky::StickyFile;
 use super::throttle::ThrottleFile;
 use super::tls::{NodeTlsFile, ProtocolName, TlsFile};
+use super::traces::TracesFile;
 use super::values::Auto;
 
 /// Port of the admin interface.
@@ -111,6 +112,8 @@ table! {
         forwarded: ForwardedFile = defaults();
         /// The access log.
         log: LogFile = defaults();
+        /// The export of traces.
+        traces: TracesFile = defaults();
         /// Moving nodes between sites.
         reconfigure: ReconfigureFile = defaults();
     }
