@@ -4,11 +4,15 @@
 mod support;
 
 use std::fs::Permissions;
+use std::io::Read as _;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use support::collector::{Collector, Reply, Span};
 use support::mirror::Mirror;
+use support::server::server_that;
+use support::tls::Authority;
 use support::{FrontEnd, Process, Response, eventually, folder, free_address, request, tidegate};
 
 const SERVER: u64 = 2;
@@ -203,6 +207,47 @@ fn a_refusal_and_a_node_that_fails_say_why() {
     assert!(first.ended <= second.begun);
 }
 
+/// Both nodes have a span, from their own begin on; one was given up.
+#[test]
+fn a_second_node_of_a_slow_request_has_a_span_beside_the_first() {
+    let folder = folder("traces-hedge");
+    let (mirror, collector) = (Mirror::start(), Collector::start());
+    let still = server_that(Ipv4Addr::LOCALHOST.into(), |mut stream| {
+        // An error is an end as well.
+        stream.read_to_end(&mut Vec::new()).unwrap_or_default();
+        None
+    });
+    let hedge =
+        "policy = \"round_robin\"\n[[site.route]]\nhedge = { after = \"20ms\", most = 1.0 }\n";
+    let text = site(&[still, mirror.address]).replacen("[[node]]", &format!("{hedge}[[node]]"), 1);
+    let front_end = FrontEnd::start(&folder, &(traces(&collector, "") + &text));
+    let mut asked = 0;
+    let (told, server) = eventually("the still node was asked first", || {
+        asked += 1;
+        let path = format!("/{asked}");
+        let told = ask(&front_end, &path);
+        assert_eq!(told.status, 200);
+        let server = server_of(&collector, &path);
+        (of(&server, "tidegate.hedged") == "won").then_some((told.body, server))
+    });
+    let [first, second] = &clients_of(&collector, &server)[..] else {
+        panic!("two nodes were asked");
+    };
+    assert_eq!(
+        (of(first, "tidegate.lost"), of(first, "tidegate.hedge")),
+        ("true", "")
+    );
+    assert_eq!(
+        (of(second, "tidegate.lost"), of(second, "tidegate.hedge")),
+        ("", "true")
+    );
+    assert_eq!(of(second, "http.response.status_code"), "200");
+    assert!(!first.is_error && !second.is_error && !server.is_error);
+    assert!(first.begun < second.begun && second.begun < first.ended);
+    assert!(first.ended <= second.ended);
+    assert!(told.contains(&format!("-{}-01\r\n", second.id)), "{told}");
+}
+
 /// The example's share of requests without a trace, made larger, and a service of its own.
 #[test]
 fn the_example_begins_traces_of_its_own() {
@@ -351,6 +396,54 @@ fn no_more_requests_are_exported_than_a_second_may_have() {
         is_as_sent.then_some(())
     });
     server_of(&collector, "/");
+}
+
+/// The collector is behind a front-end that speaks TLS.
+#[test]
+fn a_collector_that_speaks_tls_is_believed_by_its_authority_alone() {
+    let folder = folder("traces-tls");
+    let Some(authority) = Authority::new(&folder) else {
+        return;
+    };
+    let (mirror, collector) = (Mirror::start(), Collector::start());
+    let pair = authority.issue("collector", &["localhost"]);
+    let (secure, keys) = (free_address(), pair.keys());
+    let before = format!(
+        "[[site]]\nname = \"otlp\"\n[[node]]\nname = \"collector\"\naddress = \"{}\"\nsite = \"otlp\"\n\
+         [[listener]]\naddress = \"{secure}\"\ntls = {{ {keys} }}\n",
+        collector.address
+    );
+    let gate = folder.join("gate");
+    std::fs::create_dir_all(&gate).unwrap();
+    let _gate = FrontEnd::start(&gate, &before);
+    let other = Authority::named(&folder, "other").unwrap();
+    let secret = folder.join("headers");
+    std::fs::write(&secret, "authorization: Bearer secret\n").unwrap();
+    std::fs::set_permissions(&secret, Permissions::from_mode(0o600)).unwrap();
+    let text = |authority: &Authority| {
+        let (port, file) = (secure.port(), authority.file());
+        format!(
+            "[traces]\notlp = \"https://localhost:{port}\"\nca_file = \"{}\"\nheaders_file = \"headers\"\n{}",
+            file.display(),
+            site(&[mirror.address])
+        )
+    };
+    let front_end = FrontEnd::start(&folder, &text(&other));
+    assert_eq!(ask(&front_end, "/kept").status, 200);
+    let failed = "tidegate_trace_exports_total{outcome=\"failed\"}";
+    eventually("its certificate is not believed", || {
+        (metric(&front_end, failed) > 0.0).then_some(())
+    });
+    assert!(collector.heads().is_empty());
+    let file = folder.join("tidegate.toml");
+    let now = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, now.replace(&text(&other), &text(&authority))).unwrap();
+    let admin = front_end.admin.to_string();
+    let done = tidegate().args(["reload", "--admin", &admin]).output();
+    assert!(done.unwrap().status.success());
+    // What waited goes to the new one.
+    server_of(&collector, "/kept");
+    assert!(collector.heads()[0].contains("authorization: Bearer secret\r\n"));
 }
 
 #[test]

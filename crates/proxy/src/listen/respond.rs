@@ -52,11 +52,13 @@ pub(crate) fn respond(service: &Rc<Service>, mut request: Request<ClientBody>) -
         let seen = client.connection.inflow.borrow().seen();
         head::complete_path(&mut request, seen.options_without_path);
     }
-    let looks_at_traces = client.connection.settings.looks_at_traces();
-    let traced = looks_at_traces.then(|| request::traced(client, request.headers_mut()));
+    let traced = match client.connection.settings.looks_at_traces() {
+        true => request::traced(client, request.headers_mut()),
+        false => None,
+    };
     let mut guard = RequestGuard::begin(client, &request);
-    if let Some(Some(traced)) = &traced {
-        guard.trace(traced, &request);
+    if let Some(traced) = traced {
+        guard.trace(&traced, &request);
     }
     let (mut traits, wait) = match request::admit(client, &mut guard, &request) {
         Ok(Admitted::Ready(traits)) => (traits, None),

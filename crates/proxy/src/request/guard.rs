@@ -69,6 +69,7 @@ impl RequestGuard {
 
     /// The request belongs to this trace, and is exported with this span.
     #[cold]
+    #[inline(never)]
     pub(crate) fn trace<B>(
         &mut self,
         (parent, span): &(TraceParent, SpanId),
@@ -289,12 +290,16 @@ impl RequestGuard {
 /// The recorded trace that a request belongs to, if it is exported, and the request's own span. Gives it a trace if it has none and is to
 /// have one.
 #[cold]
-pub(crate) fn traced(client: &Client, headers: &mut HeaderMap) -> Option<(TraceParent, SpanId)> {
+#[inline(never)]
+pub(crate) fn traced(
+    client: &Client,
+    headers: &mut HeaderMap,
+) -> Option<Box<(TraceParent, SpanId)>> {
     let worker = &client.worker;
     let (sampling, config) = client.connection.settings.traces();
     if config.exported {
         let takes = || (worker.base.record).may_trace(worker.base.now(), config.per_second);
-        return worker.traces.begin(headers, sampling, takes);
+        return worker.traces.begin(headers, sampling, takes).map(Box::new);
     }
     if let Some(sampling) = sampling {
         worker.traces.ensure(headers, sampling);

@@ -222,7 +222,6 @@ impl RequestState {
         stats.bytes_in.add(uploaded);
         stats.bytes_out.add(self.bytes);
         stats.on_end(self.site, self.status, reason, duration_us);
-        let trace = self.trace.take();
         let ended = RequestEnd {
             ticket: self.ticket.as_ref(),
             throttled: self.throttled.as_ref(),
@@ -233,13 +232,13 @@ impl RequestState {
         if self.line.has_begun() {
             self.log(client, &ended, now);
         }
-        if let Some(trace) = trace {
-            self.end_trace(trace, client, &ended, now);
-        }
         if client.connection.settings.keeps_recent() {
             let client = client.connection.client;
             let write = |recent: &mut Recent| self.write_recent(recent, client, &ended, now);
             worker.base.record.remember(write);
+        }
+        if self.trace.is_some() {
+            self.end_trace(client, reason, now);
         }
         client.connection.at.set(None);
         client.connection.end_rest();
@@ -289,13 +288,12 @@ impl RequestState {
     }
 
     #[cold]
-    fn end_trace(
-        &self,
-        trace: Box<Trace>,
-        client: &Client,
-        ended: &RequestEnd<'_>,
-        now: Timestamp,
-    ) {
+    #[inline(never)]
+    fn end_trace(&mut self, client: &Client, reason: Option<Reason>, now: Timestamp) {
+        let Some(trace) = self.trace.take() else {
+            return;
+        };
+        let throttled = self.throttled.as_ref();
         let base = &client.worker.base;
         let picker = base.cluster.picker.borrow();
         let sites = &picker.topology().sites;
@@ -305,12 +303,12 @@ impl RequestState {
             queued_until: self.queued_until(now),
             status: self.status,
             bytes: self.bytes,
-            bytes_in: ended.bytes_in,
+            bytes_in: client.connection.uploaded.get(),
             site: site.map(|site| site.name.as_str()),
-            throttle: ended.throttled.map(|it| it.rule().pattern.name()),
+            throttle: throttled.map(|it| it.rule().pattern.name()),
             retry_denied: self.retry_denied,
             hedged: self.hedging.outcome(),
-            reason: ended.reason,
+            reason,
         }));
     }
 

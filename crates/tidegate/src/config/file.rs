@@ -658,7 +658,7 @@ table! {
         /// uncompressed answers.
         via: Option<String> = None;
         /// What becomes of a request that belongs to no trace (`traceparent` of W3C Trace Context): `pass` leaves it so, `make` begins one.
-        /// Traces of clients go on as they are.
+        /// Traces of clients go on as they are, but for the caller where `[traces]` exports the request.
         traceparent: TraceparentName = TraceparentName::Pass;
         /// The share of traces begun here that say that they are recorded; tracers behind mostly go by that.
         trace_sampled: f64 = 0.0, in 0.0..=1.0;
