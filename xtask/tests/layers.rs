@@ -181,7 +181,7 @@ const CRATES: &[(&str, Layers)] = &[
             ],
             &["key_file", "overrides_file", "text", "token"],
             &["config", "peer_auth"],
-            &["failure", "reads", "state"],
+            &["failure", "otlp", "reads", "state"],
             &["client", "driver", "privilege", "resources", "signals"],
             &["acme", "check", "learned"],
             &["upgrade"],

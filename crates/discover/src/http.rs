@@ -34,7 +34,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use crate::source::SourceError;
 pub(crate) use lines::Lines;
 pub use server::{ServerError, ServerUrl};
-pub use session::Session;
+pub use session::{Answer, Session};
 
 /// Most bytes of an answer's head, and most fields.
 const HEAD_BYTES_MAX: usize = 64 << 10;

@@ -26,7 +26,7 @@ mod watch;
 pub use consul::ConsulConfig;
 pub use dns::{DnsConfig, RecordKind};
 pub use file::FileConfig;
-pub use http::{ServerError, ServerUrl, Session};
+pub use http::{Answer, ServerError, ServerUrl, Session};
 pub use kubernetes::{KubernetesConfig, PortChoice};
 pub use source::SourceError;
 pub use sources::SourceKind;

@@ -62,7 +62,7 @@ pub use config::site::{
 pub use config::sticky::{StickyBy, StickyConfig, StickyCookie, StickySecret};
 pub use config::{
     ForwardedConfig, Limits, LogConfig, LogFormat, LogTarget, Network, NetworkError, ProxyConfig,
-    ProxyThread, SourceLimits, Timeouts, TraceSampling,
+    ProxyThread, SourceLimits, Timeouts, TraceConfig, TraceSampling,
 };
 pub use gate::delay::{
     Assignments, DelayExperimentCounters, DelayExperimentError, DelayExperiments,
@@ -83,6 +83,7 @@ pub use record::stats::{
     HistogramSnapshot, LastError, NodeError, NodeSnapshot, STATUS_CLASSES, SiteSnapshot, Snapshot,
     Stats,
 };
+pub use record::traced::{TracedRequest, TracedTry};
 pub use route::{is_framing, is_served};
 pub use sockets::{BACKLOG, ListenerSockets, PortSharing, Ports, is_own_fault, listen_first};
 pub use tls::{
@@ -92,6 +93,7 @@ pub use tls::{
     is_server_name,
 };
 pub use wire::proxy_header::ProxyVersion;
+pub use wire::trace::{SpanId, TraceId};
 pub use worker::{
     LoadReports, ReportCounts, ReportingNode, RequestSetter, Shared, SiteSetter, Sleep, WakeUp,
 };

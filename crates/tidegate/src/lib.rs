@@ -22,6 +22,7 @@ mod learned;
 mod models;
 mod moves;
 mod open_files;
+mod otlp;
 mod output;
 mod overrides_file;
 mod peer_auth;

@@ -9,6 +9,7 @@
 //! | `state` | writes what was learned of that, each minute |
 //! | the reader's | loads of the nodes |
 //! | `discovery` | where more nodes come from, if there is a source |
+//! | `otlp` | exports traces, if that is wanted |
 //! | workers | data plane |
 //!
 //! SIGTERM and SIGINT drain, in this order: `/readyz` says no; after a delay the admin address is given
@@ -63,6 +64,7 @@ use crate::driver::{Ask, Driver, DriverParts};
 use crate::failure::Failure;
 use crate::learned::{Gatherer, Keeper, Learned};
 use crate::moves;
+use crate::otlp::Exporter;
 use crate::output::{self, Output};
 use crate::overrides_file::OverridesFile;
 use crate::peer_auth::{Identity, PeerGate, PeerKey};
@@ -86,6 +88,8 @@ use settings::{proxy_config, reader_options};
 const PORT_PATIENCE: Duration = Duration::from_secs(2);
 /// How long the last answers of the admin interface may take once a successor serves.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
+/// How long the last traces may take.
+const LAST_TRACES: Duration = Duration::from_secs(2);
 /// Threads that work out answers of the admin interface or open the access log anew, and one that waits for a drain.
 const BLOCKING_THREADS_MAX: usize = 3;
 
@@ -416,8 +420,10 @@ async fn end(running: Running, drain: Duration, mut stop: Stop, output: Output) 
         driver,
         watch,
         keeper,
+        plane,
         ..
     } = running;
+    let traces = Arc::clone(&plane.traces);
     if let Some(watch) = &watch {
         watch.keep();
     }
@@ -427,15 +433,18 @@ async fn end(running: Running, drain: Duration, mut stop: Stop, output: Output) 
         "draining",
         "draining: requests in flight end by themselves; told once more it stops at once",
     );
-    let drained = tokio::task::spawn_blocking(move || proxy.drain(drain));
+    let drained =
+        tokio::task::spawn_blocking(move || (proxy.drain(drain), traces.end(LAST_TRACES)));
     tokio::select! {
         drained = drained => {
-            let drained = drained.unwrap_or_default();
+            let (drained, traced) = drained.unwrap_or_default();
             let log = match drained.log_cut {
                 true => "; the last lines of the access log were not written in time",
                 false => "",
             };
-            let text = format!("stopped: {} requests finished, {} cut off{log}", drained.finished, drained.cut);
+            let traces = if traced { "" } else { "; the last traces were not exported in time" };
+            let (finished, cut) = (drained.finished, drained.cut);
+            let text = format!("stopped: {finished} requests finished, {cut} cut off{log}{traces}");
             output.event("stopped", &text);
         }
         () = stop.wait() => output.event("stopped", "stopped at once: told twice"),
@@ -492,7 +501,7 @@ impl Running {
         let proxy_config = proxy_config(&front_end, kept);
         let options = reader_options(&front_end);
         let (cluster, culprits) = (front_end.cluster, front_end.culprits);
-        let names = front_end.class_names;
+        let (names, throttles) = (front_end.class_names, front_end.throttles);
         let (sites, nodes) = (cluster.sites.len(), cluster.nodes.len());
         let specs: Specs = Arc::new(ArcSwap::from_pointee(cluster.sites.clone()));
         let table = LoadTable::new(nodes, sites).grouped(&cluster.groups);
@@ -502,7 +511,6 @@ impl Running {
         start.learned.begin(&mut director, &table, output);
         let shared = shared(&proxy_config, table, &director, sites);
         let kept_file = OverridesFile::new(front_end.overrides_file);
-        let throttles = front_end.throttles;
         apply_overrides(&shared.throttles, throttles, &kept_file, &names, output)?;
         start.learned.throttle(&shared.throttles, &names, output);
         let how = (options, front_end.pace);
@@ -514,6 +522,7 @@ impl Running {
         let mut proxy = start_proxy(proxy_config, &shared, given.sockets, output)?;
         // The threads that follow need none.
         kept.settle()?;
+        let traces = Exporter::begin(proxy.traced(), front_end.traces.otlp, output);
         let seen = seen(&mut proxy, &shared, &resources, &mut start.learned);
         let watch = culprits.map(|it| front_end::watch(it, seen, folder.as_ref(), output));
         let watch = watch.transpose()?;
@@ -523,6 +532,7 @@ impl Running {
         let mut reach = reach(&driver, &proxy, &shared, &specs, &resources, &desk, output);
         reach.culprits = watch.as_ref().map(Watch::asks);
         reach.certificates = Arc::clone(&start.certificates);
+        reach.traces = Some(Arc::clone(&traces));
         let checks = probe::start(due, reach.clone());
         let cluster = begun.map(|begun| Arc::new(LiveCluster::new(begun, reach)));
         let moving = front_end.reconfigure.zip(cluster.as_ref());
@@ -531,6 +541,7 @@ impl Running {
             cluster,
             sources: start.sources,
             certificates: start.certificates,
+            traces,
             clock: clock::now,
             started,
             listeners: proxy.listener_setter().addresses(),
@@ -714,6 +725,7 @@ fn reach(
         log: proxy.log_reopener(),
         listeners: proxy.listener_setter(),
         certificates: Arc::default(),
+        traces: None,
         specs: Arc::clone(specs),
         resources: Arc::clone(resources),
         upgrades: upgrades.clone(),

@@ -20,6 +20,7 @@ use tidegate_remote::udp::key_file::Master;
 use crate::admin::plane::{Plane, Window};
 use crate::driver::{Driver, DriverParts};
 use crate::key_file;
+use crate::otlp::Exporter;
 use crate::output::Output;
 use crate::overrides_file::OverridesFile;
 use tidegate_culprits::live::{Asks, Finding, Findings};
@@ -155,6 +156,7 @@ pub(crate) fn plane() -> (Driver, Arc<Plane>) {
     shared.table.store(NodeId(0), &load(2, 3.0));
     shared.table.store(NodeId(1), &load(10_000, 0.0));
     let plane = Plane {
+        traces: Exporter::begin(tokio::sync::mpsc::channel(1).1, None, Output::QUIET),
         clock: now,
         started: now() - Duration::from_secs(60),
         listeners: Arc::new(ArcSwap::from_pointee(vec![([127, 0, 0, 1], 8080).into()])),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::client::conn::http1::SendRequest;
-use hyper::header::{CONTENT_TYPE, HOST, USER_AGENT};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderValue, USER_AGENT};
 use hyper::{Request, StatusCode};
 
 use super::{Connection, ServerUrl, connect, handshake, refused, whole};
@@ -24,6 +24,17 @@ pub struct Session {
 }
 
 type Open = (SendRequest<Full<Bytes>>, Connection);
+
+/// What an API has answered.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its fields.
+    pub fields: HeaderMap,
+    /// All of its body.
+    pub body: Bytes,
+}
 
 impl Session {
     /// Of this server; `ca_file` has certificates of which one has signed the server's. Asks nothing yet.
@@ -51,10 +62,36 @@ impl Session {
         bytes_max: usize,
         limit: Duration,
     ) -> Result<Bytes, SourceError> {
+        let kind = HeaderValue::from_static("application/json");
+        let fields = HeaderMap::from_iter([(CONTENT_TYPE, kind)]);
+        let limits = (bytes_max, limit);
+        let answer = self.exchange(target, &fields, json.into(), limits).await?;
+        match answer.status {
+            StatusCode::OK => Ok(answer.body),
+            status => {
+                self.open = None;
+                Err(refused(status, &answer.body))
+            }
+        }
+    }
+
+    /// Posts a body with these fields, once; the answer has at most so many bytes, and is whole within this time. Fields that are
+    /// sensitive are sent over TLS only, or to this machine.
+    ///
+    /// # Errors
+    /// There is no whole answer. Whether the body was taken is not known then.
+    pub async fn exchange(
+        &mut self,
+        target: &str,
+        fields: &HeaderMap,
+        body: Bytes,
+        (bytes_max, limit): (usize, Duration),
+    ) -> Result<Answer, SourceError> {
         // It is put back once the answer is whole.
         let open = self.open.take();
-        let asked = tokio::time::timeout(limit, self.ask(open, target, json, bytes_max));
-        let (answer, open) = asked.await.map_err(|_| SourceError::TimedOut(limit))??;
+        let asked = self.ask(open, target, fields, body, bytes_max);
+        let asked = tokio::time::timeout(limit, asked).await;
+        let (answer, open) = asked.map_err(|_| SourceError::TimedOut(limit))??;
         self.open = Some(open);
         Ok(answer)
     }
@@ -63,27 +100,32 @@ impl Session {
         &self,
         open: Option<Open>,
         target: &str,
-        json: String,
+        fields: &HeaderMap,
+        body: Bytes,
         bytes_max: usize,
-    ) -> Result<(Bytes, Open), SourceError> {
+    ) -> Result<(Answer, Open), SourceError> {
+        let is_secret = fields.values().any(HeaderValue::is_sensitive);
         let mut open = match ready(open).await {
             Some(open) => open,
-            None => handshake(connect(&self.server, self.ca_file.as_deref(), false).await?).await?,
+            None => {
+                let ca_file = self.ca_file.as_deref();
+                handshake(connect(&self.server, ca_file, is_secret).await?).await?
+            }
         };
-        let request = Request::post(target)
+        let mut request = Request::post(target)
             .header(HOST, self.server.authority())
             .header(USER_AGENT, "tidegate")
-            .header(CONTENT_TYPE, "application/json")
-            .body(Full::new(Bytes::from(json)))
+            .body(Full::new(body))
             .map_err(SourceError::unreachable)?;
+        request.headers_mut().extend(fields.clone());
         let response = open.0.send_request(request).await;
-        let response = response.map_err(SourceError::unreachable)?;
-        let status = response.status();
-        let body = whole(response.into_body(), bytes_max).await?;
-        match status {
-            StatusCode::OK => Ok((body, open)),
-            status => Err(refused(status, &body)),
-        }
+        let (head, body) = response.map_err(SourceError::unreachable)?.into_parts();
+        let answer = Answer {
+            status: head.status,
+            fields: head.headers,
+            body: whole(body, bytes_max).await?,
+        };
+        Ok((answer, open))
     }
 }
 

@@ -16,7 +16,9 @@ use super::clock::Ticks;
 use crate::config::log_fields::LogFields;
 use crate::config::requests::RequestConfig;
 use crate::config::route::RouteTimeouts;
-use crate::config::{ForwardedConfig, Limits, LogFormat, SourceLimits, Timeouts, TraceSampling};
+use crate::config::{
+    ForwardedConfig, Limits, LogFormat, SourceLimits, Timeouts, TraceConfig, TraceSampling,
+};
 
 /// See the module.
 pub(crate) struct Settings {
@@ -29,7 +31,7 @@ pub(crate) struct Settings {
     looks_at_answers: Cell<bool>,
     log: Cell<LogFormat>,
     keeps_recent: Cell<bool>,
-    traces: Cell<Option<TraceSampling>>,
+    looks_at_traces: Cell<bool>,
 }
 
 impl Settings {
@@ -43,7 +45,7 @@ impl Settings {
             looks_at_answers: Cell::new(config.looks_at_answers()),
             log: Cell::new(config.log),
             keeps_recent: Cell::new(config.recent > 0),
-            traces: Cell::new(config.forwarded.traceparent),
+            looks_at_traces: Cell::new(config.looks_at_traces()),
             config: RefCell::new(config),
         }
     }
@@ -59,7 +61,7 @@ impl Settings {
             looks_at_answers: worker.looks_at_answers.clone(),
             log: worker.log.clone(),
             keeps_recent: worker.keeps_recent.clone(),
-            traces: worker.traces.clone(),
+            looks_at_traces: worker.looks_at_traces.clone(),
         }
     }
 
@@ -104,7 +106,7 @@ impl Settings {
         self.looks_at_answers.set(config.looks_at_answers());
         self.log.set(config.log);
         self.keeps_recent.set(config.recent > 0);
-        self.traces.set(config.forwarded.traceparent);
+        self.looks_at_traces.set(config.looks_at_traces());
         self.config.replace(config);
     }
 
@@ -169,9 +171,16 @@ impl Settings {
         self.keeps_recent.get()
     }
 
-    /// How often traces that are made here are recorded, if any are made.
-    pub(crate) fn traces(&self) -> Option<TraceSampling> {
-        self.traces.get()
+    /// Whether something is to be done with the trace that a request belongs to.
+    #[inline]
+    pub(crate) fn looks_at_traces(&self) -> bool {
+        self.looks_at_traces.get()
+    }
+
+    /// How often traces that are begun here are recorded, if any are begun; and which requests are traced.
+    pub(crate) fn traces(&self) -> (Option<TraceSampling>, TraceConfig) {
+        let config = self.config.borrow();
+        (config.forwarded.traceparent, config.traces)
     }
 
     /// How many of them.

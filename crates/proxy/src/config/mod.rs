@@ -311,6 +311,17 @@ impl Default for LogConfig {
     }
 }
 
+/// Which requests are traced, for an exporter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TraceConfig {
+    /// Requests of recorded traces are.
+    pub exported: bool,
+    /// With their queries, in which secrets may be.
+    pub query: bool,
+    /// So many a second at most, over all workers.
+    pub per_second: u32,
+}
+
 /// The data plane's configuration.
 #[derive(Clone, Debug)]
 pub struct ProxyConfig {
@@ -333,6 +344,8 @@ pub struct ProxyConfig {
     pub forwarded: ForwardedConfig,
     /// The access log.
     pub log: LogConfig,
+    /// Which requests are traced.
+    pub traces: TraceConfig,
     /// Tell clients in `x-tidegate-node` which node answered: for debugging.
     pub node_header: bool,
     /// Room for events of requests, per worker, until they are drained ([`crate::Proxy::observed`]);
@@ -370,6 +383,7 @@ impl ProxyConfig {
             sites: Vec::new(),
             forwarded: ForwardedConfig::default(),
             log: LogConfig::default(),
+            traces: TraceConfig::default(),
             node_header: false,
             events: 0,
             clock,

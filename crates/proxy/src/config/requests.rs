@@ -1,7 +1,7 @@
 //! What requests are served by, whatever their site. It changes while the data plane runs.
 
 use super::log_fields::LogFields;
-use super::{ForwardedConfig, Limits, LogFormat, Timeouts};
+use super::{ForwardedConfig, Limits, LogFormat, Timeouts, TraceConfig};
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub struct RequestConfig {
     pub log_fields: LogFields,
     /// How many of the last requests each worker remembers for `why`; 0: none.
     pub recent: usize,
+    /// Which of them are traced.
+    pub traces: TraceConfig,
 }
 
 impl RequestConfig {
@@ -27,5 +29,10 @@ impl RequestConfig {
     pub(crate) fn looks_at_answers(&self) -> bool {
         let logged = self.log == LogFormat::Json && self.log_fields.are_of_response();
         self.node_header || logged
+    }
+
+    /// Whether something is to be done with the trace that a request belongs to.
+    pub(crate) fn looks_at_traces(&self) -> bool {
+        self.forwarded.traceparent.is_some() || self.traces.exported
     }
 }

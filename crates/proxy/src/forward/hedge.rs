@@ -43,7 +43,7 @@ use super::{introduction_of, poll_head, status};
 use crate::record::hedged::Hedged;
 use crate::record::reason::Reason;
 use crate::request::{
-    Client, Hedging, RequestGuard, RequestTraits, hand_over, note_try, outcome_of,
+    Client, Hedging, RequestGuard, RequestTraits, hand_over, note_try, outcome_of, trace_second,
 };
 use crate::tls::NodeTlsFailure;
 use crate::upstream::body::RequestBody;
@@ -250,6 +250,9 @@ impl<'a> Hedge<'a> {
         if let Some(first) = &state.ticket {
             state.tried.push(first.node);
         }
+        if let Some(trace) = &mut state.trace {
+            trace.second_wins(client.worker.base.now());
+        }
         let connection = &client.connection;
         connection.driven_elsewhere.set(upstream.drives_itself());
         drop(client.upstream.replace(Some(upstream)));
@@ -344,6 +347,7 @@ fn picked(client: &Client, guard: &mut RequestGuard) -> Result<Second, Hedged> {
     let key = key(client, &ticket).ok_or(Hedged::NoRoom)?;
     pays(true)?;
     note_try(worker, &ticket);
+    trace_second(worker, state, &ticket, now);
     Ok(Second {
         worker: Rc::clone(worker),
         ticket: Some(ticket),
@@ -376,8 +380,11 @@ impl Second {
         self,
         client: &'a Client,
         guard: &mut RequestGuard,
-        request: Request<RequestBody>,
+        mut request: Request<RequestBody>,
     ) -> HedgeStage<'a> {
+        if let Some(trace) = guard.state().and_then(|state| state.trace.as_mut()) {
+            trace.introduce_second(&mut request);
+        }
         let pooled = self.worker.pool.borrow_mut().take(&self.key);
         match pooled {
             Some(upstream) => self.asked(client, upstream, request, true),
@@ -421,6 +428,7 @@ impl Second {
         self.note_failed(guard);
         let base = &self.worker.base;
         let now = base.now();
+        trace_end(guard, Err(reason), now);
         if let (Some(ticket), Some(outcome)) = (&self.ticket, reason.outcome()) {
             let mut picker = base.cluster.picker.borrow_mut();
             picker.handle_outcome(ticket, outcome, now);
@@ -436,6 +444,7 @@ impl Second {
         self.note_failed(guard);
         let base = &self.worker.base;
         let now = base.now();
+        trace_end(guard, Ok(status), now);
         if let Some(ticket) = &self.ticket {
             if let Some(node) = base.stats().node(ticket.node) {
                 let micros = now.since(self.begun_at).as_micros();
@@ -457,6 +466,13 @@ impl Second {
 
     fn node(&self) -> Option<NodeId> {
         self.ticket.as_ref().map(|it| it.node)
+    }
+}
+
+/// The second node's part of the request's trace ends.
+fn trace_end(guard: &mut RequestGuard, ended: Result<u16, Reason>, now: Timestamp) {
+    if let Some(trace) = guard.state().and_then(|state| state.trace.as_mut()) {
+        trace.second_ends(ended, now);
     }
 }
 

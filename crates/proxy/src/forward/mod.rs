@@ -77,10 +77,14 @@ fn introduction_of(client: &Client) -> IntroductionId {
 /// Sends a request on this connection.
 pub(crate) fn send(
     client: &Client,
+    guard: &mut RequestGuard,
     mut upstream: Upstream,
-    request: Request<RequestBody>,
+    mut request: Request<RequestBody>,
     traits: &RequestTraits,
 ) -> Sending {
+    if let Some(trace) = guard.state().and_then(|state| state.trace.as_mut()) {
+        trace.introduce(&mut request);
+    }
     let connection = &client.connection;
     connection.extend(if connection.is_uploading() {
         connection.begin_body(connection.ticks().request_body);
@@ -143,7 +147,7 @@ pub(crate) async fn forward(
     let Some(upstream) = pooled(client, guard, traits)? else {
         return try_nodes(client, guard, request, traits).await;
     };
-    let sending = send(client, upstream, request, traits);
+    let sending = send(client, guard, upstream, request, traits);
     match answered(client, guard, sending, traits).await {
         Ok(response) => Ok(response),
         Err(failure) => retry_after_failure(client, guard, failure, traits).await,
@@ -207,7 +211,7 @@ async fn attempt(
                 stale: true,
                 ..*traits
             };
-            let sending = send(client, upstream, request, &traits);
+            let sending = send(client, guard, upstream, request, &traits);
             return answered(client, guard, sending, &traits).await;
         }
     }
@@ -226,7 +230,7 @@ async fn attempt(
         stale: false,
         ..*traits
     };
-    let sending = send(client, upstream, request, &traits);
+    let sending = send(client, guard, upstream, request, &traits);
     answered(client, guard, sending, &traits).await
 }
 

@@ -228,6 +228,9 @@ pub(crate) fn leave(client: &Client, guard: &mut RequestGuard) -> Option<Failure
     }
     drop(client.upstream.take());
     worker.sites.on_retry(site);
+    if let Some(trace) = guard.state().and_then(|state| state.trace.as_mut()) {
+        trace.on_failure(Reason::ResponseTimeout, now);
+    }
     dispatch(client, guard, ticket, now);
     Some(Failure::dispatched(Reason::ResponseTimeout, request))
 }

@@ -52,10 +52,14 @@ pub(crate) fn respond(service: &Rc<Service>, mut request: Request<ClientBody>) -
         let seen = client.connection.inflow.borrow().seen();
         head::complete_path(&mut request, seen.options_without_path);
     }
-    if let Some(sampling) = client.connection.settings.traces() {
-        client.worker.traces.ensure(request.headers_mut(), sampling);
-    }
+    let traced = match client.connection.settings.looks_at_traces() {
+        true => request::traced(client, request.headers_mut()),
+        false => None,
+    };
     let mut guard = RequestGuard::begin(client, &request);
+    if let Some(traced) = traced {
+        guard.trace(&traced, &request);
+    }
     let (mut traits, wait) = match request::admit(client, &mut guard, &request) {
         Ok(Admitted::Ready(traits)) => (traits, None),
         Ok(Admitted::Waits(traits, wait)) => (traits, Some(wait)),
@@ -87,7 +91,7 @@ pub(crate) fn respond(service: &Rc<Service>, mut request: Request<ClientBody>) -
     }
     match forward::pooled(client, &mut guard, &mut traits) {
         Ok(Some(upstream)) => Responder::Waiting {
-            sending: forward::send(client, upstream, request, &traits),
+            sending: forward::send(client, &mut guard, upstream, request, &traits),
             service: Rc::clone(service),
             guard: Some(guard),
             traits,

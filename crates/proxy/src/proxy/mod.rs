@@ -27,6 +27,7 @@ use crate::record::log::{LogHealth, LogReopener, Writer};
 use crate::record::observed::Observed;
 use crate::record::reason::Reason;
 use crate::record::stats::{Snapshot, Stats};
+use crate::record::traced::{BATCHES_MAX, TracedRequest};
 use crate::sockets::ListenerSockets;
 use crate::worker::seats::AllSeats;
 use crate::worker::sites::SiteSettings;
@@ -107,6 +108,7 @@ pub struct Proxy {
     /// The mutex makes the proxy shareable, here too.
     observed: Mutex<Observed>,
     failures: mpsc::Receiver<WorkerFailure>,
+    traced: mpsc::Receiver<Vec<TracedRequest>>,
     /// Until the drain.
     closer: Option<Closer>,
     clock: fn() -> Timestamp,
@@ -147,6 +149,7 @@ impl Proxy {
         let (commands, receiver) = watch::channel(Command::Run(Arc::new(listeners)));
         let (alive, running) = channel();
         let (failures, failed) = mpsc::channel(FAILURES_MAX);
+        let (traces, traced) = mpsc::channel(BATCHES_MAX);
         let mut proxy = Self {
             listeners: ListenerSetter {
                 commands: commands.clone(),
@@ -168,6 +171,7 @@ impl Proxy {
             writer: Some(writer),
             observed: Mutex::default(),
             failures: failed,
+            traced,
             closer: Some(closer),
             clock: config.clock,
         };
@@ -184,6 +188,7 @@ impl Proxy {
                 queues: Arc::clone(&queues),
                 index,
                 sender: proxy.writer.as_ref().and_then(Writer::sender),
+                traces: traces.clone(),
                 commands: receiver.clone(),
                 failures: failures.clone(),
             };
@@ -218,6 +223,11 @@ impl Proxy {
     /// Workers that failed, as they do. Given once: then nothing more comes.
     pub fn failures(&mut self) -> mpsc::Receiver<WorkerFailure> {
         std::mem::replace(&mut self.failures, mpsc::channel(1).1)
+    }
+
+    /// Requests that are traced, in batches; it ends when all workers have. Given once: then nothing more comes.
+    pub fn traced(&mut self) -> mpsc::Receiver<Vec<TracedRequest>> {
+        std::mem::replace(&mut self.traced, mpsc::channel(1).1)
     }
 
     /// Where it listens, one address per configured listener.
@@ -358,5 +368,6 @@ fn take_requests(config: &mut ProxyConfig) -> RequestConfig {
         log: config.log.format,
         log_fields: config.log.fields.clone(),
         recent: config.log.recent,
+        traces: config.traces,
     }
 }

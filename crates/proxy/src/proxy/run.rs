@@ -57,7 +57,7 @@ pub(super) async fn run(
     drop(accepting);
     cut(&clients).await;
     worker.pool.borrow_mut().clear();
-    worker.base.record.flush_log();
+    worker.base.record.flush();
     ended
 }
 
@@ -208,6 +208,7 @@ mod tests {
     use crate::listen::Opening;
     use crate::record::log::Logger;
     use crate::record::stats::Stats;
+    use crate::record::traced::TraceSink;
     use crate::worker::seats::AllSeats;
     use crate::worker::sites::SiteSettings;
     use crate::worker::{LoadReports, Parts, Shared, WakeUp, Worker};
@@ -256,6 +257,7 @@ mod tests {
         let shared = Arc::clone(shared);
         let config = Arc::new(ProxyConfig::new(|| Timestamp::from_nanos(1)));
         let logger = Logger::new(None, Arc::clone(&shared.stats), 0);
+        let traces = TraceSink::new(None, Arc::clone(&shared.stats), 0);
         let runtime = Builder::new_current_thread()
             .enable_all()
             .build_local(LocalOptions::default())
@@ -274,6 +276,7 @@ mod tests {
                 index: 0,
                 observer: None,
                 logger,
+                traces,
             });
             let clients = Clients::new(worker, connections, || ());
             let opening = Opening {

@@ -20,6 +20,7 @@ use crate::gate::queue::SharedQueues;
 use crate::listen::Clients;
 use crate::record::log::{Batch, Logger};
 use crate::record::observed::Observer;
+use crate::record::traced::{TraceSink, TracedRequest};
 use crate::worker::seats::AllSeats;
 use crate::worker::sites::SiteSettings;
 use crate::worker::{Parts, Shared, Worker};
@@ -37,6 +38,7 @@ pub(super) struct WorkerSeed {
     pub(super) queues: Arc<SharedQueues>,
     pub(super) index: usize,
     pub(super) sender: Option<SyncSender<Batch>>,
+    pub(super) traces: mpsc::Sender<Vec<TracedRequest>>,
     pub(super) commands: watch::Receiver<Command>,
     pub(super) observer: Cell<Option<Observer>>,
     pub(super) failures: mpsc::Sender<WorkerFailure>,
@@ -74,7 +76,8 @@ impl WorkerSeed {
     fn run(&self, runtime: &LocalRuntime, observer: Option<Rc<Observer>>) -> Result<(), Failed> {
         let stats = Arc::clone(&self.shared.stats);
         let sender = self.sender.clone();
-        let logger = Logger::new(sender, stats, self.index);
+        let logger = Logger::new(sender, Arc::clone(&stats), self.index);
+        let traces = TraceSink::new(Some(self.traces.clone()), stats, self.index);
         let worker = Worker::new(Parts {
             config: Arc::clone(&self.config),
             shared: Arc::clone(&self.shared),
@@ -85,6 +88,7 @@ impl WorkerSeed {
             index: self.index,
             observer,
             logger,
+            traces,
         });
         let clients = Clients::new(
             worker,

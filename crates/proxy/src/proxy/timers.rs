@@ -67,7 +67,7 @@ pub(super) async fn keep_time(clients: Rc<Clients>) {
         }
         if tick >= flushed_at + FLUSH_TICKS {
             flushed_at = tick;
-            base.record.flush_log();
+            base.record.flush();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is kept of requests and connections: counters, the access log, the last requests, and what the discovery of
+//! What is kept of requests and connections: counters, the access log, the last requests, traces, and what the discovery of
 //! culprits reads.
 
 pub(crate) mod hedged;
@@ -7,6 +7,7 @@ pub(crate) mod mirrored;
 pub(crate) mod observed;
 pub(crate) mod reason;
 pub(crate) mod stats;
+pub(crate) mod traced;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,6 +16,8 @@ use std::sync::Arc;
 use log::{Line, Logger, Recent, Ring, Tail};
 use observed::Observer;
 use stats::WorkerStats;
+use tidegate_core::time::Timestamp;
+use traced::{TraceSink, TracedRequest};
 
 use crate::config::log_fields::LogFields;
 
@@ -22,6 +25,7 @@ use crate::config::log_fields::LogFields;
 pub(crate) struct WorkerRecord {
     stats: Arc<WorkerStats>,
     logger: RefCell<Logger>,
+    traces: RefCell<TraceSink>,
     /// The discovery of culprits, if it runs.
     pub(crate) observer: Option<Rc<Observer>>,
 }
@@ -29,13 +33,14 @@ pub(crate) struct WorkerRecord {
 impl WorkerRecord {
     pub(crate) fn new(
         stats: Arc<WorkerStats>,
-        logger: Logger,
+        (logger, traces): (Logger, TraceSink),
         recent: usize,
         observer: Option<Rc<Observer>>,
     ) -> Self {
         let record = Self {
             stats,
             logger: RefCell::new(logger),
+            traces: RefCell::new(traces),
             observer,
         };
         if let Ok(mut kept) = record.stats().recent.lock() {
@@ -52,8 +57,20 @@ impl WorkerRecord {
         self.logger.borrow_mut().end(line, fields, tail);
     }
 
-    pub(crate) fn flush_log(&self) {
+    /// Hands over what is to be written and exported.
+    pub(crate) fn flush(&self) {
         self.logger.borrow_mut().flush();
+        self.traces.borrow_mut().flush();
+    }
+
+    /// Whether one more request may be traced in this second, of so many.
+    pub(crate) fn may_trace(&self, now: Timestamp, most: u32) -> bool {
+        self.traces.borrow().takes(now, most)
+    }
+
+    /// A request that is traced has ended.
+    pub(crate) fn trace(&self, request: TracedRequest) {
+        self.traces.borrow_mut().push(request);
     }
 
     /// So many of the last requests are kept from now on.

@@ -17,7 +17,9 @@ use super::state::{RequestState, micros_between};
 use crate::config::LogFormat;
 use crate::record::log::Head;
 use crate::record::reason::Reason;
+use crate::record::traced::{Trace, TracedHead};
 use crate::refusal::Form;
+use crate::wire::trace::{SpanId, TraceParent};
 
 /// See the module.
 pub(crate) struct RequestGuard {
@@ -62,6 +64,27 @@ impl RequestGuard {
         client.connection.on_request(request.version());
         Self {
             inner: Some((Rc::clone(client), state)),
+        }
+    }
+
+    /// The request belongs to this trace, and is exported with this span.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn trace<B>(
+        &mut self,
+        (parent, span): &(TraceParent, SpanId),
+        request: &Request<B>,
+    ) {
+        if let Some((client, state)) = &mut self.inner {
+            let now = state.arrived_at;
+            let head = TracedHead {
+                now,
+                unix_nanos: client.worker.base.clock.unix_nanos(now),
+                client: client.connection.client,
+                is_tls: client.connection.plan.tls.is_some(),
+                query: client.connection.settings.traces().1.query,
+            };
+            state.trace = Some(Trace::begin(parent, *span, request, &head));
         }
     }
 
@@ -143,6 +166,9 @@ impl RequestGuard {
         if let Some(node) = worker.base.stats().node(ticket.node) {
             node.on_head(status, micros, now);
         }
+        if let Some(trace) = &mut state.trace {
+            trace.on_head(status, now);
+        }
         state.upstream_us = Some(micros);
         state.answers = Some(outcome_of(status));
         let tick = worker.base.tick();
@@ -167,6 +193,9 @@ impl RequestGuard {
         };
         let base = &client.worker.base;
         let now = base.now();
+        if let Some(trace) = &mut state.trace {
+            trace.on_other_asked(status, now);
+        }
         if let Some(node) = base.stats().node(ticket.node) {
             node.on_head(status, micros_between(state.dispatched_at, now), now);
         }
@@ -256,6 +285,26 @@ impl RequestGuard {
         client.connection.enter_idle();
         client.put_spare(state);
     }
+}
+
+/// The recorded trace that a request belongs to, if it is exported, and the request's own span. Gives it a trace if it has none and is to
+/// have one.
+#[cold]
+#[inline(never)]
+pub(crate) fn traced(
+    client: &Client,
+    headers: &mut HeaderMap,
+) -> Option<Box<(TraceParent, SpanId)>> {
+    let worker = &client.worker;
+    let (sampling, config) = client.connection.settings.traces();
+    if config.exported {
+        let takes = || (worker.base.record).may_trace(worker.base.now(), config.per_second);
+        return worker.traces.begin(headers, sampling, takes).map(Box::new);
+    }
+    if let Some(sampling) = sampling {
+        worker.traces.ensure(headers, sampling);
+    }
+    None
 }
 
 /// When something was, by the clock and by the worker's ticks.

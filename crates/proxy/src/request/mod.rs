@@ -11,6 +11,6 @@ pub(crate) use admit::{
     Admitted, CONNECTION, RequestTraits, Wait, admit, admit_connection, prepare, until_room, waited,
 };
 pub(crate) use client::Client;
-pub(crate) use guard::{Moment, RequestGuard, enter_headless, outcome_of};
-pub(crate) use pick::{dispatch, hand_over, note_try};
+pub(crate) use guard::{Moment, RequestGuard, enter_headless, outcome_of, traced};
+pub(crate) use pick::{dispatch, hand_over, note_try, trace_second};
 pub(crate) use state::Hedging;

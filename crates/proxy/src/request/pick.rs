@@ -6,8 +6,10 @@ use tidegate_core::time::Timestamp;
 
 use super::client::Client;
 use super::guard::RequestGuard;
+use super::state::RequestState;
 use crate::gate::queue::InQueue;
 use crate::record::reason::Reason;
+use crate::record::traced::AskedNode;
 use crate::worker::Worker;
 
 /// Asks for a node: the request has one now, or waits.
@@ -83,6 +85,48 @@ pub(crate) fn hand_over(client: &Client, guard: &mut RequestGuard, ticket: Ticke
         state.tries += 1;
         state.dispatched_at = now;
         state.observe_sent(worker, ticket.site(), now);
+        if state.trace.is_some() {
+            trace_try(worker, state, &ticket, now);
+        }
         state.ticket = Some(ticket);
+    }
+}
+
+/// The request's trace has one try more.
+#[cold]
+#[inline(never)]
+fn trace_try(worker: &Worker, state: &mut RequestState, ticket: &Ticket, begun: Timestamp) {
+    if let Some(trace) = &mut state.trace {
+        with_asked_node(worker, ticket, |node| {
+            trace.begin_try(worker.traces.span(), node, begun, worker.base.now());
+        });
+    }
+}
+
+/// The same of a second node.
+pub(crate) fn trace_second(
+    worker: &Worker,
+    state: &mut RequestState,
+    ticket: &Ticket,
+    now: Timestamp,
+) {
+    if let Some(trace) = &mut state.trace {
+        with_asked_node(worker, ticket, |node| {
+            trace.begin_second(worker.traces.span(), node, now);
+        });
+    }
+}
+
+/// What a trace says of the ticket's node.
+fn with_asked_node(worker: &Worker, ticket: &Ticket, take: impl FnOnce(AskedNode<'_>)) {
+    let speech = worker.sites.node_speech(ticket.site());
+    let picker = worker.base.cluster.picker.borrow();
+    if let Some(node) = picker.topology().nodes.get(ticket.node.index()) {
+        take(AskedNode {
+            name: &node.name,
+            address: node.address,
+            tls: speech.tls.is_some(),
+            http2: speech.http2,
+        });
     }
 }

@@ -16,6 +16,7 @@ use crate::head::classify::SessionHash;
 use crate::record::hedged::Hedged;
 use crate::record::log::{Line, Recent, Tail};
 use crate::record::reason::Reason;
+use crate::record::traced::{Trace, TracedEnd};
 use crate::refusal::Form;
 use crate::route::Route;
 use crate::worker::Worker;
@@ -60,6 +61,8 @@ pub(crate) struct RequestState {
     pub(super) words: Words,
     /// Its number for discovery, until its end is written too.
     observed: Option<u64>,
+    /// Its trace, if it is exported.
+    pub(crate) trace: Option<Box<Trace>>,
 }
 
 impl Default for RequestState {
@@ -88,6 +91,7 @@ impl Default for RequestState {
             bytes: 0,
             words: Words::default(),
             observed: None,
+            trace: None,
         }
     }
 }
@@ -159,6 +163,9 @@ impl RequestState {
     }
 
     pub(super) fn on_failure(&mut self, worker: &Worker, reason: Reason, now: Timestamp) {
+        if let Some(trace) = &mut self.trace {
+            trace.on_failure(reason, now);
+        }
         let (Some(ticket), Some(outcome)) = (&self.ticket, reason.outcome()) else {
             return;
         };
@@ -234,6 +241,9 @@ impl RequestState {
             let write = |recent: &mut Recent| self.write_recent(recent, client, &ended, now);
             worker.base.record.remember(write);
         }
+        if self.trace.is_some() {
+            self.end_trace(client, reason, now);
+        }
         client.connection.at.set(None);
         client.connection.end_rest();
         self.ticket = None;
@@ -279,6 +289,31 @@ impl RequestState {
         };
         let fields = client.connection.settings.log_fields();
         worker.base.record.log(&self.line, &fields, &tail);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn end_trace(&mut self, client: &Client, reason: Option<Reason>, now: Timestamp) {
+        let Some(trace) = self.trace.take() else {
+            return;
+        };
+        let throttled = self.throttled.as_ref();
+        let base = &client.worker.base;
+        let picker = base.cluster.picker.borrow();
+        let sites = &picker.topology().sites;
+        let site = self.site.and_then(|site| sites.get(site.index()));
+        base.record.trace(trace.end(&TracedEnd {
+            now,
+            queued_until: self.queued_until(now),
+            status: self.status,
+            bytes: self.bytes,
+            bytes_in: client.connection.uploaded.get(),
+            site: site.map(|site| site.name.as_str()),
+            throttle: throttled.map(|it| it.rule().pattern.name()),
+            retry_denied: self.retry_denied,
+            hedged: self.hedging.outcome(),
+            reason,
+        }));
     }
 
     /// When its wait for a node ended: when one was chosen, or with the request where none ever was.

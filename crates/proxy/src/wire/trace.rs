@@ -7,21 +7,67 @@
 //!
 //! What a client sends goes on as it is. Where traces are made, a request without one, or with what is none, gets one: a new trace
 //! and a new caller, recorded as often as is asked for. Then `tracestate` goes, since it belongs to what was none (§3.3.1).
+//! Where traces are exported, a request of one that is recorded names us as the caller: our own span, and towards a node that of the try.
 //! Failure case: identifiers are not secret, and clients can choose theirs.
 
 use std::cell::RefCell;
+use std::num::{NonZeroU64, NonZeroU128};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use tidegate_core::prng::Prng;
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+pub(crate) const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 /// Digits of a trace, and of its caller.
 const TRACE: usize = 32;
 const CALLER: usize = 16;
 /// Bytes of a field of version 0.
 const LENGTH: usize = 2 + 1 + TRACE + 1 + CALLER + 1 + 2;
+
+/// The flag of a trace that its caller has recorded.
+const RECORDED: u8 = 1;
+/// The flags that go on: that one, and that the trace's number is random.
+const FLAGS: u8 = 3;
+
+/// A trace's number.
+pub type TraceId = NonZeroU128;
+/// A span's number.
+pub type SpanId = NonZeroU64;
+
+/// What a request is part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TraceParent {
+    pub(crate) trace: TraceId,
+    /// The span of the caller; none: the trace begins here.
+    pub(crate) caller: Option<SpanId>,
+    pub(crate) flags: u8,
+}
+
+impl TraceParent {
+    /// What a field names, if it is one.
+    fn read(field: &[u8]) -> Option<Self> {
+        trace_id(field)?;
+        let text = std::str::from_utf8(field).ok()?;
+        let hex = |from: usize, digits: usize| text.get(from..from + digits);
+        let trace = u128::from_str_radix(hex(3, TRACE)?, 16).ok()?;
+        let caller = u64::from_str_radix(hex(4 + TRACE, CALLER)?, 16).ok()?;
+        let flags = u8::from_str_radix(hex(5 + TRACE + CALLER, 2)?, 16).ok()?;
+        Some(Self {
+            trace: TraceId::new(trace)?,
+            caller: Some(SpanId::new(caller)?),
+            flags: flags & FLAGS,
+        })
+    }
+}
+
+/// Names the caller of what is sent.
+pub(crate) fn set_traceparent(headers: &mut HeaderMap, trace: TraceId, caller: SpanId, flags: u8) {
+    let field = format!("00-{trace:032x}-{caller:016x}-{flags:02x}");
+    if let Ok(field) = HeaderValue::try_from(field) {
+        headers.insert(TRACEPARENT, field);
+    }
+}
 
 /// A share of all traces: so many of 2^32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,23 +122,58 @@ impl Default for TraceIds {
 }
 
 impl TraceIds {
+    /// A new span's number.
+    pub(crate) fn span(&self) -> SpanId {
+        SpanId::MIN | self.0.borrow_mut().bits()
+    }
+
     /// Gives a request a trace, unless it has one.
     pub(crate) fn ensure(&self, headers: &mut HeaderMap, sampling: TraceSampling) {
-        let is_one = headers.get_all(TRACEPARENT).iter().count() == 1;
-        if is_one && trace_of(headers).is_some() {
-            return;
+        if of_head(headers).is_none() {
+            let made = self.make(headers, sampling);
+            set_traceparent(headers, made.trace, self.span(), made.flags);
         }
+    }
+
+    /// The recorded trace that a request belongs to, or that is begun for it; then the request has that of our span as its caller. A
+    /// request of any other is as it would be without an exporter, as is one that `takes` refuses.
+    pub(crate) fn begin(
+        &self,
+        headers: &mut HeaderMap,
+        sampling: Option<TraceSampling>,
+        takes: impl FnOnce() -> bool,
+    ) -> Option<(TraceParent, SpanId)> {
+        let (parent, is_made) = match (of_head(headers), sampling) {
+            (Some(parent), _) => (parent, false),
+            (None, Some(sampling)) => (self.make(headers, sampling), true),
+            (None, None) => return None,
+        };
+        let span = self.span();
+        let is_traced = parent.flags & RECORDED != 0 && takes();
+        if is_made || is_traced {
+            set_traceparent(headers, parent.trace, span, parent.flags);
+        }
+        is_traced.then_some((parent, span))
+    }
+
+    fn make(&self, headers: &mut HeaderMap, sampling: TraceSampling) -> TraceParent {
         headers.remove(TRACESTATE);
         let mut prng = self.0.borrow_mut();
         let is_recorded = sampling.takes(prng.bits());
-        // Never all zeros.
-        let (high, low, caller) = (prng.bits(), prng.bits() | 1, prng.bits() | 1);
-        let flags = u8::from(is_recorded);
-        let made = format!("00-{high:016x}{low:016x}-{caller:016x}-{flags:02x}");
-        if let Ok(made) = HeaderValue::try_from(made) {
-            headers.insert(TRACEPARENT, made);
+        let trace = (u128::from(prng.bits()) << 64) | u128::from(prng.bits());
+        TraceParent {
+            trace: TraceId::MIN | trace,
+            caller: None,
+            flags: u8::from(is_recorded),
         }
     }
+}
+
+/// What a head names, if it names one.
+fn of_head(headers: &HeaderMap) -> Option<TraceParent> {
+    let mut fields = headers.get_all(TRACEPARENT).iter();
+    let (field, more) = (fields.next()?, fields.next());
+    TraceParent::read(field.as_bytes()).filter(|_| more.is_none())
 }
 
 #[cfg(test)]
@@ -152,5 +233,59 @@ mod tests {
         assert!(of(&one).is_some() && of(&other).is_some() && of(&one) != of(&other));
         let (mixed, _) = made(&[GOOD, GOOD], 0.0);
         assert_ne!(mixed, GOOD, "two are none");
+    }
+
+    #[test]
+    fn a_recorded_trace_has_our_span_as_its_caller() {
+        let ids = TraceIds::default();
+        let begun = |sent: &[&str], share: Option<f64>, takes: bool| {
+            let mut headers = HeaderMap::new();
+            for field in sent {
+                headers.append(TRACEPARENT, HeaderValue::from_str(field).unwrap());
+            }
+            let begun = ids.begin(&mut headers, share.map(TraceSampling::of), || takes);
+            (begun, of_head(&headers))
+        };
+        let (own, now) = begun(&[GOOD], None, true);
+        let (parent, span) = own.unwrap();
+        assert_eq!(
+            parent.trace.get(),
+            0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736
+        );
+        assert_eq!(parent.caller.unwrap().get(), 0x00f0_67aa_0ba9_02b7);
+        assert_eq!(
+            now,
+            Some(TraceParent {
+                caller: Some(span),
+                ..parent
+            })
+        );
+        let unsampled = GOOD.replace("b7-01", "b7-02");
+        let (none, as_sent) = begun(&[&unsampled], Some(1.0), true);
+        assert_eq!(
+            (none, as_sent),
+            (None, TraceParent::read(unsampled.as_bytes()))
+        );
+        // One too many in this second: as without an exporter.
+        let (none, as_sent) = begun(&[GOOD], None, false);
+        assert_eq!((none, as_sent), (None, TraceParent::read(GOOD.as_bytes())));
+        assert_eq!(begun(&[], None, true), (None, None));
+        for sent in [&[][..], &["00-x"], &[GOOD, GOOD]] {
+            let (made, now) = begun(sent, Some(1.0), true);
+            let (made, span) = made.unwrap();
+            assert_eq!((made.caller, made.flags), (None, 1));
+            assert_eq!(
+                now,
+                Some(TraceParent {
+                    caller: Some(span),
+                    ..made
+                })
+            );
+            let (unmade, now) = begun(sent, Some(0.0), true);
+            assert_eq!((unmade, now.unwrap().flags), (None, 0));
+        }
+        // Flags that mean nothing yet do not go on.
+        let later = GOOD.replace("b7-01", "b7-ff");
+        assert_eq!(TraceParent::read(later.as_bytes()).unwrap().flags, 3);
     }
 }

@@ -29,6 +29,7 @@ use crate::gate::throttle::Throttles;
 use crate::record::WorkerRecord;
 use crate::record::log::Logger;
 use crate::record::observed::Observer;
+use crate::record::traced::TraceSink;
 use crate::stream::Stream;
 use crate::upstream::{Pool, Upstream, UpstreamKey, UpstreamParts};
 use crate::wire::trace::TraceIds;
@@ -83,6 +84,7 @@ pub(crate) struct Parts {
     pub(crate) index: usize,
     pub(crate) observer: Option<Rc<Observer>>,
     pub(crate) logger: Logger,
+    pub(crate) traces: TraceSink,
 }
 
 impl Worker {
@@ -97,6 +99,7 @@ impl Worker {
             index,
             observer,
             logger,
+            traces,
         } = parts;
         let seed = config.seed.wrapping_add(index as u64);
         let picker = Picker::new(Arc::clone(&shared.table), shared.topology.load_full(), seed)
@@ -104,7 +107,12 @@ impl Worker {
         let topology = Arc::clone(&shared.topology);
         let stats = shared.stats.worker(index);
         let cluster = Cluster::new(topology, picker, Arc::clone(stats));
-        let record = WorkerRecord::new(Arc::clone(stats), logger, requests.load().recent, observer);
+        let record = WorkerRecord::new(
+            Arc::clone(stats),
+            (logger, traces),
+            requests.load().recent,
+            observer,
+        );
         let base = Rc::new(WorkerBase::new(
             requests.load_full(),
             config.clock,

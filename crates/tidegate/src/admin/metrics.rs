@@ -18,6 +18,7 @@ use super::plane::{Look, Plane};
 use super::status::STATUS_CLASSES;
 use super::{
     agents, certificates, checks, findings, process, retries, soft_limits, sources, throttles,
+    traces,
 };
 use crate::exposition::{Family, Format, Kind, Labels, Text};
 use crate::moves::models::MoveCount;
@@ -76,6 +77,7 @@ pub(crate) fn metrics(plane: &Plane, format: Format) -> String {
     sources::metrics(plane, &mut text);
     certificates::metrics(plane, &mut text);
     throttles::metrics(plane, &mut text);
+    traces::metrics(plane.traces.counts(), &look.snapshot, &mut text);
     findings::metrics(plane, &mut text);
     scene.delay_experiments(&mut text);
     text.finish()

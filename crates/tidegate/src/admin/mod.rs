@@ -41,6 +41,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 pub(crate) mod throttles;
+mod traces;
 mod trouble;
 mod why;
 

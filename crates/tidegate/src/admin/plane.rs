@@ -17,6 +17,7 @@ use crate::check::Checks;
 use crate::discovery::book::SourceBook;
 use crate::driver::{DriverStats, Overrides};
 use crate::moves;
+use crate::otlp::Exporter;
 use crate::overrides_file::OverridesFile;
 use crate::reads::Reads;
 use crate::reload::{LiveCluster, Specs};
@@ -30,6 +31,8 @@ pub(crate) const WINDOW: Duration = Duration::from_secs(5);
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Plane {
+    /// Exports traces.
+    pub(crate) traces: Arc<Exporter>,
     /// The process's clock.
     pub(crate) clock: fn() -> Timestamp,
     /// When the front-end started.

@@ -29,6 +29,7 @@ use super::soft_limits::{AgentSoftLimitsFile, SoftLimitsFile};
 use super::sticky::StickyFile;
 use super::throttle::ThrottleFile;
 use super::tls::{CertificateFile, ClientCertificatesFile, NodeTlsFile, TlsFile};
+use super::traces::TracesFile;
 
 /// The table that the modes are listed under.
 pub(super) const ADMISSION: &str = "[[site]] admission = { … }";
@@ -110,6 +111,7 @@ pub(super) fn sections() -> Vec<(&'static str, TableDocs)> {
         ("[timeouts]", TimeoutsFile::docs()),
         ("[forwarded]", ForwardedFile::docs()),
         ("[log]", LogFile::docs()),
+        ("[traces]", TracesFile::docs()),
         ("[reconfigure]", ReconfigureFile::docs()),
     ];
     let before = clients().into_iter();

@@ -32,6 +32,7 @@ use super::soft_limits::{AgentSoftLimitsFile, SoftLimitsFile};
 use super::sticky::StickyFile;
 use super::throttle::ThrottleFile;
 use super::tls::{NodeTlsFile, ProtocolName, TlsFile};
+use super::traces::TracesFile;
 use super::values::Auto;
 
 /// Port of the admin interface.
@@ -114,6 +115,8 @@ table! {
         forwarded: ForwardedFile = defaults();
         /// The access log.
         log: LogFile = defaults();
+        /// The export of traces.
+        traces: TracesFile = defaults();
         /// Moving nodes between sites.
         reconfigure: ReconfigureFile = defaults();
     }
@@ -674,7 +677,7 @@ table! {
         /// uncompressed answers.
         via: Option<String> = None;
         /// What becomes of a request that belongs to no trace (`traceparent` of W3C Trace Context): `pass` leaves it so, `make` begins one.
-        /// Traces of clients go on as they are.
+        /// Traces of clients go on as they are, but for the caller where `[traces]` exports the request.
         traceparent: TraceparentName = TraceparentName::Pass;
         /// The share of traces begun here that say that they are recorded; tracers behind mostly go by that.
         trace_sampled: f64 = 0.0, in 0.0..=1.0;

@@ -6,6 +6,7 @@ use super::answers::Named;
 use super::file::{ConfigFile, NodeFile};
 use super::problem::{Problem, Problems};
 use super::setting::{At, table};
+use super::validate;
 
 const LIMIT_MAX: u32 = 1_000_000;
 const WEIGHT_MIN: f64 = 0.001;
@@ -27,13 +28,16 @@ table! {
     }
 }
 
-/// The groups of a file; all that is wrong is among the problems.
-pub(super) fn groups(file: &ConfigFile, problems: &mut Problems) -> Vec<Group> {
-    let mut checker = Checker { file, problems };
-    file.group
-        .iter()
-        .map(|group| checker.group(group))
-        .collect()
+impl validate::Checker<'_> {
+    /// The groups of a file; all that is wrong is among the problems.
+    pub(super) fn groups(&mut self, file: &ConfigFile) -> Vec<Group> {
+        let names: Vec<_> = file.group.iter().map(|group| &group.name).collect();
+        self.names("group", &names);
+        let problems = &mut *self.problems;
+        let mut checker = Checker { file, problems };
+        let groups = file.group.iter();
+        groups.map(|group| checker.group(group)).collect()
+    }
 }
 
 struct Checker<'a, 'p> {

@@ -49,6 +49,7 @@ pub(crate) mod state_folder;
 mod sticky;
 pub(crate) mod throttle;
 mod tls;
+mod traces;
 mod validate;
 pub(crate) mod values;
 
@@ -88,6 +89,7 @@ use problem::Problems;
 pub(crate) use reconfigure::{EtcdHomeConfig, Movable, MovesEngine, Reconfigure};
 use setting::{Raw, Setting};
 use throttle::Throttled;
+pub(crate) use traces::{OtlpConfig, Traces};
 
 /// Largest configuration file, bytes: ten thousand nodes fit.
 const FILE_BYTES_MAX: usize = 8 << 20;
@@ -191,6 +193,8 @@ pub(crate) struct FrontEnd {
     pub(crate) sites: Vec<SiteConfig>,
     /// Access log.
     pub(crate) log: LogConfig,
+    /// Traces that are exported.
+    pub(crate) traces: Traces,
     /// Classes that are throttled from the start.
     pub(crate) throttles: Vec<Throttled>,
     /// What discovery of culprits is given; none: it is off.

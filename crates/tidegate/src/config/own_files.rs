@@ -214,6 +214,8 @@ impl Names<'_> {
                 &file.culprits.peer_token_file,
                 "the token file of [culprits]",
             ),
+            self.if_set(&file.traces.headers_file, "the headers of [traces]"),
+            self.if_set(&file.traces.ca_file, "the certificates of [traces]"),
             self.if_set(&moves.home_key_file, "the key file of [reconfigure]"),
             self.if_set(&moves.home_ca_file, "the certificates of [reconfigure]"),
         ];

@@ -44,8 +44,8 @@ use super::setting::{At, unknown_name};
 use super::tls::ProtocolName;
 use super::values::Auto;
 use super::{
-    Admin, Config, FrontEnd, NodeRead, Resource, Secrets, Source, culprits, group, notes,
-    parse_rung, parse_scope, site, throttle,
+    Admin, Config, FrontEnd, NodeRead, Resource, Secrets, Source, culprits, notes, parse_rung,
+    parse_scope, site, throttle,
 };
 use crate::secret_file;
 use crate::token::Token;
@@ -295,10 +295,9 @@ impl Checker<'_> {
         self.workers(&file.limits.workers);
         let forwarded = self.forwarded(&file.forwarded);
         let log = self.log(&file.log);
+        let traces = self.traces(&file.traces);
         let site_configs = self.site_configs(file);
-        let names: Vec<_> = file.group.iter().map(|group| &group.name).collect();
-        self.names("group", &names);
-        let groups = group::groups(file, self.problems);
+        let groups = self.groups(file);
         let throttles = throttle::throttles(file, self.problems);
         let culprits = culprits::culprits(file, &self.folder, self.problems);
         let engine = nodes.as_ref().and_then(|(specs, reads)| {
@@ -338,6 +337,7 @@ impl Checker<'_> {
             node_header: file.forwarded.node_header.value,
             sites: site_configs?,
             log: log?,
+            traces: traces?,
             throttles,
             culprits,
             reconfigure: reconfigure(file, engine, self.problems),
@@ -504,7 +504,7 @@ impl Checker<'_> {
     }
 
     /// Names are well formed and no two are the same.
-    fn names(&mut self, what: &str, names: &[&At<String>]) {
+    pub(super) fn names(&mut self, what: &str, names: &[&At<String>]) {
         let mut seen: BTreeMap<&str, &At<String>> = BTreeMap::new();
         for name in names {
             // It stands in URLs, labels, log lines and key files.

@@ -103,6 +103,7 @@ pub(super) fn front_end(
         forwarded: ForwardedConfig::default(),
         node_header: false,
         sites: Vec::new(),
+        traces: Default::default(),
         log: LogConfig::default(),
         throttles: Vec::new(),
         culprits,

@@ -46,6 +46,7 @@ use crate::config::throttle::Throttled;
 use crate::config::{Config, ConfigError, FrontEnd, Movable, NodeRead, NodeSource, Secrets};
 use crate::driver::{ChangeFailure, Overrides};
 use crate::models::{AddedNode, LeftOutStatus, MovedNodes, Reloaded};
+use crate::otlp::Exporter;
 use crate::output::Output;
 use crate::resources::Resources;
 use crate::state::StateFolder;
@@ -271,6 +272,8 @@ pub(crate) struct Reach {
     pub(crate) certificates: Arc<Certificates>,
     /// Where the access log goes.
     pub(crate) log: LogReopener,
+    /// Where traces go.
+    pub(crate) traces: Option<Arc<Exporter>>,
     /// Sites as views show them.
     pub(crate) specs: Specs,
     /// Nodes that are resources alone.
@@ -559,6 +562,9 @@ impl LiveCluster {
             .await?;
         reloaded.notes.extend(undone);
         access_log::follow(&self.reach.log, log, &next.log);
+        if let Some(traces) = &self.reach.traces {
+            traces.set(front_end.traces.otlp.take());
+        }
         self.serve_by(&front_end);
         let changed = self.reach.listeners.set(listeners);
         certificates.follow(acme);

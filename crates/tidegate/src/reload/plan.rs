@@ -16,7 +16,7 @@ use crate::config::setting::{Encoded, Setting, inline};
 use crate::models::PlanLine;
 
 /// Tables that a running front-end takes over whole.
-const LIVE: [&str; 11] = [
+const LIVE: [&str; 12] = [
     "listener",
     "site",
     "node",
@@ -28,6 +28,7 @@ const LIVE: [&str; 11] = [
     "timeouts",
     "forwarded",
     "log",
+    "traces",
 ];
 /// Keys of these that it does not.
 const FIXED_KEYS: [(&str, &str); 1] = [("limits", "workers")];

@@ -26,6 +26,7 @@ pub(super) fn proxy_config(front_end: &FrontEnd, kept: Kept) -> ProxyConfig {
         timeouts,
         forwarded,
         node_header,
+        traces,
         ..
     } = request_config(front_end);
     ProxyConfig {
@@ -40,6 +41,7 @@ pub(super) fn proxy_config(front_end: &FrontEnd, kept: Kept) -> ProxyConfig {
         forwarded,
         log: front_end.log.clone(),
         node_header,
+        traces,
         events: front_end.culprits.as_ref().map_or(0, |_| EVENTS),
         clock: clock::now,
         give_back_memory: allocator::give_back,

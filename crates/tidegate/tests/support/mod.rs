@@ -4,6 +4,7 @@
 
 pub(crate) mod acme;
 pub(crate) mod client;
+pub(crate) mod collector;
 pub(crate) mod culprits;
 pub(crate) mod greedy;
 pub(crate) mod haproxy;

@@ -39,6 +39,7 @@ use crate::record::hedged::Hedged;
 use crate::record::log::{Recent, Ring};
 use crate::record::mirrored::Mirrored;
 use crate::record::reason::{Ending, Reason};
+use crate::record::traced::TracedSecond;
 use crate::tls::{Handshake, HandshakeFailure};
 
 /// Status classes 1xx to 5xx.
@@ -251,6 +252,10 @@ pub(crate) struct WorkerStats {
     /// Those that made no connection, as in [`HandshakeFailure::ALL`].
     pub(crate) handshake_failures: [Counter; HandshakeFailure::COUNT],
     pub(crate) log_drops: Counter,
+    /// Requests of recorded traces that are not exported, as too many were in their second.
+    pub(crate) traces_over_rate: Counter,
+    /// The same, as the exporter did not keep up.
+    pub(crate) traces_over_queue: Counter,
     pub(crate) recent: Mutex<Ring>,
     /// Times at which it failed and was replaced.
     pub(crate) failures: Counter,
@@ -296,6 +301,8 @@ impl WorkerStats {
             handshakes: Default::default(),
             handshake_failures: Default::default(),
             log_drops: Counter::default(),
+            traces_over_rate: Counter::default(),
+            traces_over_queue: Counter::default(),
             recent: Mutex::default(),
             failures: Counter::default(),
             followed: AtomicU64::new(0),
@@ -370,6 +377,8 @@ pub struct Stats {
     pub(crate) log_written: AtomicU64,
     /// Lines that it has refused.
     pub(crate) log_lost: AtomicU64,
+    /// Requests of the present second that are traced.
+    pub(crate) traced_second: TracedSecond,
 }
 
 impl Stats {
@@ -381,6 +390,7 @@ impl Stats {
             workers: workers.collect(),
             log_written: AtomicU64::new(0),
             log_lost: AtomicU64::new(0),
+            traced_second: TracedSecond::default(),
         }
     }
 

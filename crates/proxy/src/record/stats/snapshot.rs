@@ -139,6 +139,10 @@ pub struct Snapshot {
     pub log_lines: u64,
     /// Lines that the access log was too slow for, or that its file refused.
     pub log_drops: u64,
+    /// Requests of recorded traces that were not exported, as too many were in their second.
+    pub traces_over_rate: u64,
+    /// The same, as the exporter did not keep up.
+    pub traces_over_queue: u64,
 }
 
 impl Snapshot {
@@ -232,6 +236,8 @@ impl Snapshot {
         add_each(&mut self.handshake_failures, &worker.handshake_failures);
         self.worker_failures += worker.failures.get();
         self.log_drops += worker.log_drops.get();
+        self.traces_over_rate += worker.traces_over_rate.get();
+        self.traces_over_queue += worker.traces_over_queue.get();
         self.requests += worker.requests.get();
     }
 }
