@@ -19,7 +19,7 @@ use tidegate_core::time::{Timestamp, nanos};
 use tidegate_core::topology::{Capacity, ClusterSpec, NodeSpec, SiteId, SiteSpec};
 use tidegate_proxy::{
     Certificate, DelayExperiments, ListenerConfig, LoadReports, Proxy, ProxyConfig, ServerTls,
-    Shared, Stats, Throttling, TlsConfig, TlsVersion, WakeUp,
+    Shared, Stats, Throttling, TlsConfig, TlsVersion,
 };
 
 // What the binary uses; the measure is of both.
@@ -114,7 +114,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
         table,
         topology: Arc::new(ArcSwap::new(director.topology())),
         room_freed: Arc::default(),
-        wake_up: WakeUp::default(),
+        wake_up: Arc::default(),
         throttles: Arc::new(Throttling::new(1000)),
         delay_experiments: Arc::new(DelayExperiments::new(1000)),
         stats: Arc::new(Stats::new(1, 1, nodes.len())),

@@ -47,7 +47,7 @@ mod upstream;
 mod wire;
 mod worker;
 
-pub use base::TICK;
+pub use base::{Sleep, TICK, WakeUp};
 pub use config::listener::{ListenerAnswers, ListenerConfig, ListenerPlan, Protocols};
 pub use config::log_fields::{LogField, LogFieldError, LogFields};
 pub use config::requests::RequestConfig;
@@ -94,6 +94,4 @@ pub use tls::{
 };
 pub use wire::proxy_header::ProxyVersion;
 pub use wire::trace::{SpanId, TraceId};
-pub use worker::{
-    LoadReports, ReportCounts, ReportingNode, RequestSetter, Shared, SiteSetter, Sleep, WakeUp,
-};
+pub use worker::{LoadReports, ReportCounts, ReportingNode, RequestSetter, Shared, SiteSetter};

@@ -20,6 +20,7 @@
 
 mod admin_socket;
 mod log_events;
+mod reading;
 mod settings;
 mod watchdog;
 
@@ -39,10 +40,9 @@ use tidegate_culprits::live::Watch;
 use tidegate_culprits::names::ClassNames;
 use tidegate_proxy::{
     DelayExperiments, LoadReports, PortSharing, Ports, Proxy, ProxyConfig, ProxyError, Shared,
-    Stats, Throttling, WakeUp, WorkerFailure,
+    Stats, Throttling, WorkerFailure,
 };
 use tidegate_remote::clock;
-use tidegate_remote::reader::{ReaderError, ReaderOptions};
 use tokio::net::TcpListener;
 use tokio::signal::unix::SignalKind;
 use tokio::sync::mpsc;
@@ -52,9 +52,7 @@ use crate::acme::Certificates;
 use crate::admin::plane::{Plane, Window};
 use crate::admin::{Access, server};
 use crate::config::throttle::Throttled;
-use crate::config::{
-    Admin, Config, Culprits, FrontEnd, NodeRead, ReadPace, Resource, state_folder,
-};
+use crate::config::{Admin, Config, Culprits, FrontEnd, state_folder};
 use crate::culprits::front_end;
 use crate::culprits::heard::Heard;
 use crate::culprits::peers::Peers;
@@ -70,7 +68,7 @@ use crate::overrides_file::OverridesFile;
 use crate::peer_auth::{Identity, PeerGate, PeerKey};
 use crate::privilege::{self, Kept};
 use crate::probe;
-use crate::reads::{ReadNode, Reads, WantedReads};
+use crate::reads::Reads;
 use crate::reload::requests::{held_max, share_open_files};
 use crate::reload::{self, Begun, DrainTimes, LiveCluster, Reach, Specs};
 use crate::resources::Resources;
@@ -82,6 +80,7 @@ use crate::upgrade::{
 };
 
 use admin_socket::{AdminSocket, ListenerCopy};
+use reading::loads;
 use settings::{proxy_config, reader_options};
 
 /// How long a port is asked for that another process has: one that was asked to stop is about to give it up.
@@ -499,7 +498,7 @@ impl Running {
     ) -> Result<Self, Failure> {
         let (begun, kept, given, folder) = (start.begun, start.kept, start.given, start.folder);
         let proxy_config = proxy_config(&front_end, kept);
-        let options = reader_options(&front_end);
+        let how = (reader_options(&front_end), front_end.pace);
         let (cluster, culprits) = (front_end.cluster, front_end.culprits);
         let (names, throttles) = (front_end.class_names, front_end.throttles);
         let (sites, nodes) = (cluster.sites.len(), cluster.nodes.len());
@@ -513,7 +512,6 @@ impl Running {
         let kept_file = OverridesFile::new(front_end.overrides_file);
         apply_overrides(&shared.throttles, throttles, &kept_file, &names, output)?;
         start.learned.throttle(&shared.throttles, &names, output);
-        let how = (options, front_end.pace);
         let (reads, resources) = loads(front_end.reads, &front_end.resources, how, &shared)?;
         let (started, (desk, upgrades)) = (clock::now(), upgrade::desk(given.upgrades));
         if given.is_successor {
@@ -661,19 +659,6 @@ fn start_proxy(
     proxy.map_err(|error| proxy_failure(&error))
 }
 
-/// Begins to read the loads of nodes, and of those that are resources alone.
-fn loads(
-    nodes: Vec<NodeRead>,
-    resources: &[Resource],
-    (options, pace): (ReaderOptions, ReadPace),
-    shared: &Arc<Shared>,
-) -> Result<(Arc<Reads>, Arc<Resources>), Failure> {
-    let failed = |error: ReaderError| Failure::Failed(error.to_string());
-    let reads = start_reads(nodes, options, pace, shared).map_err(failed)?;
-    let resources = Resources::start(resources, options).map_err(failed)?;
-    Ok((reads, Arc::new(resources)))
-}
-
 /// What discovery of culprits looks at.
 fn seen(
     proxy: &mut Proxy,
@@ -734,25 +719,6 @@ fn reach(
     }
 }
 
-/// Starts to read the nodes' loads, each in the way that the configuration has in its place.
-fn start_reads(
-    reads: Vec<NodeRead>,
-    options: ReaderOptions,
-    pace: ReadPace,
-    shared: &Shared,
-) -> Result<Arc<Reads>, ReaderError> {
-    let topology = shared.topology.load();
-    let names = topology.nodes.iter().map(|node| node.name.clone());
-    let wanted = WantedReads {
-        nodes: names.zip(reads).collect(),
-        interval: options.interval,
-        pace,
-    };
-    let nodes = ReadNode::all(&topology);
-    let responses = Some(Arc::clone(&shared.load_reports));
-    Reads::start_with(&wanted, &nodes, options, &shared.table, responses).map(Arc::new)
-}
-
 /// What the data plane shares with all else.
 fn shared(
     config: &ProxyConfig,
@@ -767,7 +733,7 @@ fn shared(
         table,
         topology: Arc::new(ArcSwap::new(director.topology())),
         room_freed: Arc::default(),
-        wake_up: WakeUp::default(),
+        wake_up: Arc::default(),
         throttles: Arc::new(Throttling::new(held_max(&config.limits))),
         delay_experiments: Arc::new(DelayExperiments::new(held_max(&config.limits) / 2)),
         stats: Arc::new(Stats::new(config.workers, sites, nodes)),

@@ -14,7 +14,7 @@ use tidegate_core::policy::PolicyConfig;
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{Capacity, ClusterSpec, Group, NodeId, NodeSpec, SiteId, SiteSpec};
 use tidegate_culprits::names::ClassNames;
-use tidegate_proxy::{DelayExperiments, LoadReports, Shared, Stats, Throttling, WakeUp};
+use tidegate_proxy::{DelayExperiments, LoadReports, Shared, Stats, Throttling};
 use tidegate_remote::udp::key_file::Master;
 
 use crate::admin::plane::{Plane, Window};
@@ -92,7 +92,7 @@ pub(crate) fn driver() -> (Driver, Arc<Shared>) {
         table,
         topology: Arc::new(ArcSwap::new(director.topology())),
         room_freed: Arc::default(),
-        wake_up: WakeUp::default(),
+        wake_up: Arc::default(),
         throttles: Arc::new(Throttling::new(100)),
         delay_experiments: Arc::new(DelayExperiments::new(100)),
         stats: Arc::new(Stats::new(1, 2, 3)),

@@ -53,12 +53,14 @@ impl Nodes {
 
     fn heads_at(&self, name: &str) -> usize {
         let state = self.seen.lock().unwrap();
-        let nodes = state.heads.values().flatten();
+        let asked = state.heads.iter().filter(|(path, _)| *path != PROBE);
+        let nodes = asked.flat_map(|(_, nodes)| nodes);
         nodes.filter(|it| **it == name).count()
     }
 
     fn closed(&self) -> usize {
-        self.seen.lock().unwrap().closed.len()
+        let state = self.seen.lock().unwrap();
+        state.closed.iter().filter(|it| it.0 != PROBE).count()
     }
 
     /// What waits at this path goes on.
@@ -129,6 +131,8 @@ impl Nodes {
     }
 }
 
+/// Where a node is asked whether it answers at all.
+const PROBE: &str = "/";
 const ALWAYS: &str = "[[site.route]]\nhedge = { after = \"100ms\", most = 1.0 }\n";
 
 /// A front-end of one worker before these nodes, with this in its site.

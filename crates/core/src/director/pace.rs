@@ -26,7 +26,7 @@ use crate::time::Timestamp;
 pub const HEARTBEAT: Duration = Duration::from_millis(100);
 /// The director ticks no more often than this; without requests it does at each heartbeat.
 pub const TICK_MIN: Duration = Duration::from_millis(1);
-/// While there are requests nodes are read this often at least: what a class of them uses is told by steps of as much.
+/// While there are requests nodes are read this often at least: what classes of them use is worked out by steps of as much.
 const STEP: Duration = Duration::from_millis(50);
 /// Reads in a mean service time.
 const READS_PER_SERVICE: f64 = 8.0;

@@ -6,6 +6,7 @@ mod cluster;
 mod drain;
 mod removal;
 mod settings;
+mod wake_up;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ pub(crate) use cluster::Cluster;
 pub(crate) use drain::Drain;
 pub(crate) use removal::Removal;
 pub(crate) use settings::Settings;
+pub use wake_up::{Sleep, WakeUp};
 
 use crate::config::requests::RequestConfig;
 use crate::record::WorkerRecord;

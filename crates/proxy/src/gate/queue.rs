@@ -20,9 +20,8 @@ use tidegate_core::time::Timestamp;
 use tidegate_core::topology::SiteId;
 use tokio::sync::{Notify, oneshot};
 
-use crate::base::WorkerBase;
+use crate::base::{WakeUp, WorkerBase};
 use crate::record::reason::Reason;
-use crate::worker::Shared;
 
 /// Shortest time between two looks that nothing but a clock asks for.
 const LOOK_MIN: Duration = Duration::from_millis(1);
@@ -54,8 +53,10 @@ pub(crate) struct Queue {
     shared: Arc<SharedQueues>,
     /// The worker's number.
     worker: usize,
-    /// Wakes it when there may be room that another worker left; its bell wakes what sees such room.
-    data_plane: Arc<Shared>,
+    /// Wakes it when there may be room that another worker left.
+    room_freed: Arc<Notify>,
+    /// Wakes what sees such room.
+    wake_up: Arc<WakeUp>,
     last: Cell<u64>,
     /// To the tasks of requests that wait.
     senders: RefCell<HashMap<WaitId, oneshot::Sender<QueueResult>>>,
@@ -75,13 +76,15 @@ impl Queue {
         base: Rc<WorkerBase>,
         shared: Arc<SharedQueues>,
         worker: usize,
-        data_plane: Arc<Shared>,
+        room_freed: Arc<Notify>,
+        wake_up: Arc<WakeUp>,
     ) -> Rc<Self> {
         Rc::new(Self {
             base,
             shared,
             worker,
-            data_plane,
+            room_freed,
+            wake_up,
             last: Cell::new(0),
             senders: RefCell::default(),
         })
@@ -101,13 +104,13 @@ impl Queue {
     /// A request has come: what the control plane knows may be of before.
     #[inline]
     pub(crate) fn on_request(&self) {
-        self.data_plane.wake_up.on_request();
+        self.wake_up.on_request();
     }
 
     /// A request has failed at its node: the next one should know.
     #[cold]
     pub(crate) fn on_failure(&self) {
-        self.data_plane.wake_up.on_trouble();
+        self.wake_up.on_trouble();
     }
 
     /// The request of this number waits from now on.
@@ -115,7 +118,7 @@ impl Queue {
         let (sender, result) = oneshot::channel();
         self.senders.borrow_mut().insert(id, sender);
         self.wake().notify_one();
-        self.data_plane.wake_up.on_trouble();
+        self.wake_up.on_trouble();
         if let Some(stats) = self.base.stats().site(site) {
             stats.queued.add(1);
         }
@@ -190,7 +193,7 @@ impl Queue {
             let is_waited_in = !self.is_empty();
             tokio::select! {
                 () = self.wake().notified() => {}
-                () = self.data_plane.room_freed.notified(), if is_waited_in => {}
+                () = self.room_freed.notified(), if is_waited_in => {}
                 () = self.base.room_made.notified() => {}
                 () = self.until_due(), if is_waited_in => {}
             }

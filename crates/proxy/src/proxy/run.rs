@@ -211,7 +211,7 @@ mod tests {
     use crate::record::traced::TraceSink;
     use crate::worker::seats::AllSeats;
     use crate::worker::sites::SiteSettings;
-    use crate::worker::{LoadReports, Parts, Shared, WakeUp, Worker};
+    use crate::worker::{LoadReports, Parts, Shared, Worker};
 
     fn shared() -> Arc<Shared> {
         let spec = ClusterSpec {
@@ -245,7 +245,7 @@ mod tests {
             table,
             topology: Arc::new(ArcSwap::new(Director::new(spec, 1).topology())),
             room_freed: Arc::new(Notify::new()),
-            wake_up: WakeUp::default(),
+            wake_up: Arc::default(),
             throttles: Arc::new(Throttling::new(0)),
             delay_experiments: Arc::new(DelayExperiments::new(0)),
             stats: Arc::new(Stats::new(1, 1, 1)),

@@ -38,7 +38,7 @@ pub use load_reports::{LoadReports, ReportCounts, ReportingNode};
 use mirrors::Mirrors;
 pub use requests::RequestSetter;
 use seats::{AllSeats, Seats};
-pub use shared::{Shared, Sleep, WakeUp};
+pub use shared::Shared;
 pub use sites::SiteSetter;
 pub(crate) use sites::{NodeOpening, NodeSpeech};
 use sites::{SiteSettings, Sites};
@@ -126,7 +126,13 @@ impl Worker {
                 Arc::clone(&shared.delay_experiments),
                 seed,
             ),
-            queue: Queue::new(Rc::clone(&base), queues, index, Arc::clone(&shared)),
+            queue: Queue::new(
+                Rc::clone(&base),
+                queues,
+                index,
+                Arc::clone(&shared.room_freed),
+                Arc::clone(&shared.wake_up),
+            ),
             pool: RefCell::new(Pool::default()),
             // Other numbers than the picker's.
             sites: Sites::new(Rc::clone(&base), sites, config.workers, !seed),

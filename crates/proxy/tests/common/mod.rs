@@ -21,7 +21,7 @@ use tidegate_core::time::{Timestamp, nanos};
 use tidegate_core::topology::{Capacity, ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec};
 use tidegate_proxy::{
     DelayExperiments, ListenerConfig, LoadReports, Proxy, ProxyConfig, Shared, SiteConfig,
-    Snapshot, Stats, Throttling, WakeUp,
+    Snapshot, Stats, Throttling,
 };
 
 /// Long enough for any machine; a test that waits this long has failed.
@@ -392,7 +392,7 @@ impl Bench {
             table,
             topology: Arc::new(ArcSwap::new(Director::new(spec.clone(), 1).topology())),
             room_freed: Arc::default(),
-            wake_up: WakeUp::default(),
+            wake_up: Arc::default(),
             throttles: Arc::new(Throttling::new(1000)),
             delay_experiments: Arc::new(DelayExperiments::new(TEST_HELD_MAX)),
             stats: Arc::new(Stats::new(config.workers, 1, nodes.len())),

@@ -19,8 +19,8 @@
 //! | `status` | what it reports meanwhile |
 //!
 //! A node that does not answer costs its requests and nothing else: its load gets older, and
-//! old is unknown. After 64 reads in a row without a record it is read only every 16th round
-//! until it answers.
+//! old is unknown. After 64 reads in a row without a record it is read only every 16th time at the
+//! shortest interval until it answers.
 
 mod atomics;
 mod budget;
@@ -64,7 +64,7 @@ pub const TARGETS_MAX: usize = 1 << 16;
 pub const INTERVAL_MIN: Duration = Duration::from_micros(100);
 /// Reads in a row without a record after which a node is read less often.
 const FAULTS_MAX: u32 = 64;
-/// Such a node is read once in so many rounds.
+/// Such a node is read once in so many rounds at the shortest interval.
 const BACKOFF: u64 = 16;
 
 /// How a node's region is reached.

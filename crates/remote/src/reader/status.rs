@@ -8,7 +8,7 @@ use tidegate_core::load::{Implausible, Rung};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::NodeId;
 
-use super::{BACKOFF, FAULTS_MAX};
+use super::FAULTS_MAX;
 
 /// Why a read gave nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -263,9 +263,9 @@ impl Shared {
     }
 
     /// Whether the node at this index is read in this round: always, unless it has not answered for long.
-    /// Such nodes take turns.
-    pub(super) fn is_due(&self, index: usize, round: u64) -> bool {
-        self.consecutive() < FAULTS_MAX || (index as u64 + round).is_multiple_of(BACKOFF)
+    /// Such nodes take turns, each in so many rounds.
+    pub(super) fn is_due(&self, index: usize, round: u64, turns: u64) -> bool {
+        self.consecutive() < FAULTS_MAX || (index as u64 + round).is_multiple_of(turns)
     }
 
     pub(super) fn consecutive(&self) -> u32 {

@@ -21,7 +21,7 @@ use super::node::{LINES, LINES_BYTES, Node, Times};
 use super::peers::{Asked, Peers};
 use super::schedule::Schedule;
 use super::status::{ReadFault, ReaderStats};
-use super::{ReaderOptions, ReaderState, Target};
+use super::{BACKOFF, FAULTS_MAX, ReaderOptions, ReaderState, Target};
 use crate::clock;
 use crate::region::RegionError;
 use crate::udp::Key;
@@ -86,6 +86,8 @@ pub(super) struct Worker {
     pub(super) shared: Arc<ReaderState>,
     pub(super) interval: Duration,
     budget: Option<Budget>,
+    /// A node has stopped answering of late: it may have another key, or have lost its record.
+    troubled: bool,
     timeout: Duration,
     slot_began: Timestamp,
     /// Reads of this slot that are not answered yet.
@@ -111,6 +113,7 @@ impl Worker {
             shared,
             interval: options.interval,
             budget: options.budget.map(Budget::new),
+            troubled: false,
             timeout: options.timeout,
             slot_began: Timestamp::ZERO,
             awaited: 0,
@@ -164,9 +167,13 @@ impl Worker {
         };
     }
 
-    /// Time between two reads: as is wanted, enough, and can be afforded.
+    /// Time between two reads: as is wanted, enough, and can be afforded. A node in trouble is looked at as often as can be.
     fn paced(&self) -> Duration {
-        let enough = Duration::from_nanos(self.shared.pace.load(Ordering::Relaxed));
+        let enough = match self.troubled {
+            true => 0,
+            false => self.shared.pace.load(Ordering::Relaxed),
+        };
+        let enough = Duration::from_nanos(enough);
         let affordable = self
             .budget
             .as_ref()
@@ -182,9 +189,15 @@ impl Worker {
         self.shared.stop.load(Ordering::Acquire)
     }
 
+    /// Rounds in which each node that has not answered for long is read once: as long as 16 at the shortest interval.
+    fn turns(&self) -> u64 {
+        let interval = self.shared.interval.load(Ordering::Relaxed).max(1);
+        (nanos(self.interval).saturating_mul(BACKOFF) / interval).clamp(1, BACKOFF)
+    }
+
     /// Sends a read to every node of a group that is reached through this socket.
     fn send(&mut self, buffers: &mut Buffers, socket: usize, group: Range<usize>, round: u64) {
-        let mut now = clock::now();
+        let (mut now, turns) = (clock::now(), self.turns());
         for index in group {
             let Some(node) = &mut self.nodes[index] else {
                 continue;
@@ -201,7 +214,7 @@ impl Worker {
             if expired > 0 {
                 shared.faults(ReadFault::Timeout, expired);
             }
-            if !shared.is_due(index, round) {
+            if !shared.is_due(index, round, turns) {
                 continue;
             }
             let Some((key, purpose)) = path.keys.next(shared.consecutive(), self.keys.len()) else {
@@ -305,11 +318,12 @@ impl Worker {
     }
 
     fn read_local(&mut self, index: usize, round: u64) {
+        let turns = self.turns();
         let Some(node) = &mut self.nodes[index] else {
             return;
         };
         let shared = &self.shared.nodes[node.id.index()];
-        if node.udp().is_none() && shared.is_due(index, round) {
+        if node.udp().is_none() && shared.is_due(index, round, turns) {
             node.read_local(shared, &self.table);
             self.stats.sent += 1;
             self.stats.received += 1;
@@ -531,6 +545,11 @@ impl Worker {
         self.stats_at = now;
         self.stats.rounds = schedule.rounds();
         self.stats.overruns = schedule.overruns();
+        let troubled = |node: &Node| {
+            let faults = self.shared.nodes[node.id.index()].consecutive();
+            (1..FAULTS_MAX).contains(&faults)
+        };
+        self.troubled = self.nodes.iter().flatten().any(troubled);
         (self.stats.cpu_user, self.stats.cpu_system) = clock::thread_cpu();
         if let Some(budget) = &mut self.budget {
             budget.on_look(&Spent {

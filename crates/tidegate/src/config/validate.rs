@@ -283,10 +283,8 @@ impl Checker<'_> {
         let sites = self.sites(file);
         // A broken shared key is reported once, not for every node.
         let key_file = &file.load.key_file;
-        let shared = key_file
-            .value
-            .as_ref()
-            .and_then(|path| self.keys(path, key_file.place(), KeyFile::masters));
+        let path = key_file.value.as_ref();
+        let shared = path.and_then(|path| self.keys(path, key_file.place(), KeyFile::masters));
         let nodes = self.nodes(file, shared.as_deref());
         let resources = self.resources(file, shared.as_deref());
         let sources = self.sources(file, shared.as_deref());
