@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 use support::server::{head, server};
-use support::{PATIENCE, Process, Response, eventually, folder, free_address, request, signal};
+use support::{PATIENCE, Process, Response, eventually, folder, free_address, request};
 
 const TUNNEL: &str =
     "GET /socket HTTP/1.1\r\nhost: shop\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n";
@@ -128,9 +128,13 @@ impl Scene {
 impl Drop for Scene {
     fn drop(&mut self) {
         for process in self.successors.borrow().iter() {
-            // Most have ended.
+            // Most have ended, or end just now.
             if is_running(*process) {
-                signal(*process, "KILL");
+                let id = i32::try_from(*process)
+                    .ok()
+                    .and_then(rustix::process::Pid::from_raw);
+                let kill = |id| rustix::process::kill_process(id, rustix::process::Signal::KILL);
+                let _killed = id.map(kill);
             }
         }
     }

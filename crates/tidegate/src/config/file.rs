@@ -421,8 +421,7 @@ names! {
 names! {
     /// How often load is read.
     pub(crate) enum PaceName as "pace" {
-        /// As often as requests can use it: once in an eighth of their time at the servers, not more often than they come but
-        /// once in 50 ms, once in 100 ms without any, and once in `interval` while requests wait or are refused.
+        /// As often as decisions can use it.
         Need = "need",
         /// Once in `interval`.
         Constant = "constant",
@@ -435,7 +434,9 @@ table! {
         /// Shortest time between two reads of a node. Not set: 1 ms, and with more than 31 nodes so much longer that
         /// reading them takes about a quarter of a CPU.
         interval: Option<Duration> = None, in Some(INTERVAL_MIN)..=Some(INTERVAL_MAX);
-        /// Whether nodes are read so often always, or only as far as requests need it. With [reconfigure]: always.
+        /// "need": as often as decisions can use it, once in an eighth of the time that requests take at the servers; not more often
+        /// than they come but once in 50 ms, once in 100 ms without any, and once in `interval` while requests wait or are refused.
+        /// "constant": once in `interval` always; so it is with `[reconfigure]` in any case.
         pace: PaceName = PaceName::Need;
         /// CPUs that reading may take, or a tenth of what this front-end takes if that is more, where neither `interval` is set nor
         /// `pace` "constant".

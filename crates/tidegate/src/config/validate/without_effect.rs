@@ -5,7 +5,7 @@ use tidegate_core::admission::AdmissionKind;
 use tidegate_core::units::format_duration;
 
 use super::super::file::{
-    ConfigFile, ListenerFile, SiteFile, TimeoutsFile, TraceparentName, defaults,
+    ConfigFile, ListenerFile, LoadFile, PaceName, SiteFile, TimeoutsFile, TraceparentName, defaults,
 };
 use super::super::setting::At;
 use super::super::tls::{OtherHostsName, ProtocolName};
@@ -45,7 +45,19 @@ impl Checker<'_> {
             let label = "only with `traceparent = \"make\"`";
             self.problem(sampled.place(), "no trace is begun here", label);
         }
+        self.budget_of_reading(&file.load);
         self.times(&file.timeouts);
+    }
+
+    fn budget_of_reading(&mut self, load: &LoadFile) {
+        let budget = &load.budget;
+        let usual = defaults::<LoadFile>().budget.value;
+        let unasked = load.interval.value.is_none() && load.pace.value == PaceName::Need;
+        if budget.value.to_bits() != usual.to_bits() && !unasked {
+            let message = "reading goes by `interval` and `pace`, and has no budget";
+            let label = "only without `interval` and with `pace = \"need\"`";
+            self.problem(budget.place(), message, label);
+        }
     }
 
     fn of_listener(&mut self, listener: &ListenerFile) {
