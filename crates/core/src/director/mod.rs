@@ -374,6 +374,7 @@ impl Director {
     }
 
     fn tick_paces(&mut self, table: &LoadTable, now: Timestamp) {
+        let lambda = self.sites.iter().map(SiteLearner::arrivals).sum();
         let needs = self.paces.iter_mut().enumerate().map(|(index, pace)| {
             let site = SiteId(index as u32);
             let arrivals = self.sites[index].arrivals();
@@ -385,7 +386,7 @@ impl Director {
                 is_full: waits || (near && arrivals > 0.0),
                 no_room: table.found_no_room(site),
             };
-            pace.need(&need, now)
+            pace.need(&need, lambda, now)
         });
         self.need = needs.flatten().min();
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! worth = S / 8           a record that is half as old on average has lost 3 % of its weight in `auto`, exp(-age / 2S)
-//! apart = 1 / lambda      of the reads between two decisions only the last is of use
+//! apart = 1 / lambda      of the reads between two decisions, of whatever site, only the last is of use
 //! need  = max(worth, apart), 50 ms at most    of a site with requests; 0 while it is pressed
 //! read  = clamp(least need of all sites, shortest, 100 ms)
 //! tick  = clamp(read, 1 ms, 100 ms)
@@ -11,8 +11,8 @@
 //! A site is pressed while requests of it wait, and for a second after one has found no room, or limits were near: then
 //! admission goes by each millisecond.
 //!
-//! Inputs: of each site the mean service time S and the own requests per second lambda, as learned (`learn`), requests that
-//! wait and that found no room; the shortest time between two reads that is wanted.
+//! Inputs: of each site the mean service time S and its own requests per second, whose sum is lambda, as learned (`learn`), requests
+//! that wait and that found no room; the shortest time between two reads that is wanted.
 //!
 //! Failure case: the first requests after silence go by records that are up to 100 ms old, and so does a front-end with few
 //! requests among many others: what those have sent since is expected, not known (g in `learn`).
@@ -75,8 +75,13 @@ pub(super) struct SitePace {
 }
 
 impl SitePace {
-    /// How often the site needs its nodes read; none while it has no requests.
-    pub(super) fn need(&mut self, site: &SiteNeed, now: Timestamp) -> Option<Duration> {
+    /// How often the site needs its nodes read where so many requests a second come to all; none while it has none.
+    pub(super) fn need(
+        &mut self,
+        site: &SiteNeed,
+        lambda: f64,
+        now: Timestamp,
+    ) -> Option<Duration> {
         let more = std::mem::replace(&mut self.no_room, site.no_room) != site.no_room;
         if site.is_full || more {
             self.pressed_at = Some(now);
@@ -88,7 +93,7 @@ impl SitePace {
             return None;
         }
         let worth = site.service / READS_PER_SERVICE;
-        let need = worth.max(1.0 / site.arrivals);
+        let need = worth.max(1.0 / lambda);
         // What is no time is none.
         Some(Duration::try_from_secs_f64(need).map_or(STEP, |it| it.min(STEP)))
     }
@@ -121,7 +126,7 @@ mod tests {
     }
 
     fn need(site: &SiteNeed) -> Option<Duration> {
-        SitePace::default().need(site, Timestamp::from_millis(5000))
+        SitePace::default().need(site, site.arrivals, Timestamp::from_millis(5000))
     }
 
     #[test]
@@ -148,6 +153,10 @@ mod tests {
             let wanted = Duration::from_secs_f64(wanted * 1e-3);
             assert_eq!(need(&site(service_ms, arrivals)), Some(wanted));
         }
+        // Requests of other sites make reads useful for this one as well.
+        let now = Timestamp::from_millis(5000);
+        let beside = SitePace::default().need(&site(10.0, 20.0), 200.0, now);
+        assert_eq!(beside, Some(5 * MS));
         assert_eq!(need(&site(f64::NAN, 100.0)), Some(10 * MS));
         assert_eq!(need(&site(10.0, f64::NAN)), Some(MS * 5 / 4));
     }
@@ -173,17 +182,17 @@ mod tests {
         let at = Timestamp::from_millis;
         let calm = site(10.0, 100.0);
         let refused = SiteNeed { no_room: 3, ..calm };
-        assert_eq!(memory.need(&calm, at(5000)), Some(10 * MS));
-        assert_eq!(memory.need(&refused, at(5010)), Some(Duration::ZERO));
-        assert_eq!(memory.need(&refused, at(6009)), Some(Duration::ZERO));
-        assert_eq!(memory.need(&refused, at(6010)), Some(10 * MS));
+        assert_eq!(memory.need(&calm, 100.0, at(5000)), Some(10 * MS));
+        assert_eq!(memory.need(&refused, 100.0, at(5010)), Some(Duration::ZERO));
+        assert_eq!(memory.need(&refused, 100.0, at(6009)), Some(Duration::ZERO));
+        assert_eq!(memory.need(&refused, 100.0, at(6010)), Some(10 * MS));
         let full = SiteNeed {
             is_full: true,
             ..refused
         };
-        assert_eq!(memory.need(&full, at(6020)), Some(Duration::ZERO));
+        assert_eq!(memory.need(&full, 100.0, at(6020)), Some(Duration::ZERO));
         assert_eq!(
-            memory.need(&site(10.0, 0.0), at(6030)),
+            memory.need(&site(10.0, 0.0), 0.0, at(6030)),
             Some(Duration::ZERO)
         );
     }
