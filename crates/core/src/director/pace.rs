@@ -16,7 +16,7 @@
 //!
 //! Failure case: the first requests after silence go by records that are up to 100 ms old, and so does a front-end with few
 //! requests among many others: what those have sent since is expected, not known (g in `learn`).
-//! Source: measured, `docs/measurements.md`.
+//! Source: how a record loses its weight in `policy::auto`; what it saves is measured, `docs/measurements.md`, what older records cost is not.
 
 use std::time::Duration;
 

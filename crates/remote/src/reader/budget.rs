@@ -9,7 +9,7 @@
 //! A front-end that has much to do may look more: what it sees decides where all that goes.
 //!
 //! Failure case: a thread that is kept from its CPU costs no CPU time, and still is late. `schedule` sees to that.
-//! Source: measured, `docs/measurements.md`.
+//! Source: our own; no measurement stands behind the tenth.
 
 use std::time::Duration;
 
