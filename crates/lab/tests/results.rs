@@ -22,18 +22,11 @@ fn check(path: &Path, expected: &str) {
     );
 }
 
-/// Experiments that were not run on a quiet machine yet: there is nothing to show of them.
-const WITHOUT_RESULT: [&str; 1] = ["idle-cost"];
-
 #[test]
 fn every_experiment_has_a_result_that_is_shown_as_measured() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results");
     for experiment in ALL {
         let path = folder.join(experiment.name);
-        if WITHOUT_RESULT.contains(&experiment.name) {
-            assert!(!path.with_extension("json").exists(), "{path:?} is there");
-            continue;
-        }
         let report = results::read(&path.with_extension("json")).unwrap();
         assert_eq!(report.experiment, experiment.name);
         check(&path.with_extension("md"), &results::markdown(&report));
