@@ -1,4 +1,4 @@
-//! The agent: samples and publishes at a set interval, and answers reads.
+//! The agent: samples and publishes as often as it is read, though not more often than is set, and answers reads.
 //!
 //! ```text
 //!  sampling thread                    responder thread
@@ -36,6 +36,7 @@ use tidegate_remote::udp::{Responder, ResponderOptions, ResponderStats};
 use tidegate_remote::{RegionError, RegionMemory, clock};
 
 use crate::config::{AgentConfig, INTERVAL_MAX, INTERVAL_MIN, MovesConfig, USER_RUNGS};
+use crate::demand::{Demand, REST, WAKE_FROM};
 use crate::kernel::{Kernel, SLOW_INTERVAL};
 use crate::moves::{MovesError, MovesEvent, MovesWatch};
 use crate::privilege::{SAMPLING, looking_after};
@@ -95,7 +96,7 @@ pub struct AgentStatus {
     pub why: Vec<String>,
     /// Whether the threads that sample and that follow moves run; they end before their handle only by a panic.
     pub running: bool,
-    /// The publication interval.
+    /// The publication interval while it is read often.
     pub interval: Duration,
     /// Records published.
     pub samples: u64,
@@ -126,8 +127,10 @@ impl AgentStatus {
 #[derive(Debug, Default)]
 struct Shared {
     stop: AtomicBool,
-    /// Time between two samples, ns. The handle writes it.
+    /// Shortest time between two samples, ns. The handle writes it.
     interval_ns: AtomicU64,
+    /// Longest time, ns; also the handle's.
+    rest_ns: AtomicU64,
     started_ns: AtomicU64,
     samples: AtomicU64,
     overruns: AtomicU64,
@@ -218,8 +221,14 @@ impl Agent {
             _ if config.shm.is_some() => config.interval,
             Kernel::Answers(_) | Kernel::Publishes(_) => config.interval.max(SLOW_INTERVAL),
         };
+        let rest = match kernel {
+            Kernel::Nothing => REST,
+            // Reads that the kernel answers are not seen here.
+            Kernel::Answers(_) | Kernel::Publishes(_) => SLOW_INTERVAL,
+        };
         let shared = Arc::new(Shared {
             interval_ns: AtomicU64::new(nanos(interval)),
+            rest_ns: AtomicU64::new(nanos(rest)),
             ..Shared::default()
         });
         let (thread, sampling) = Sampling {
@@ -295,8 +304,9 @@ impl AgentHandle {
     }
 
     /// The last sample, on the rung on which front-ends get theirs. Where the kernel makes the record, this one lacks what
-    /// only the kernel sees.
+    /// only the kernel sees. It counts as a read: samples are made as often as they are asked for.
     pub fn last_sample(&self) -> (LoadRecord, CpuLines) {
+        self.memory.note_read();
         let last = self.shared.last.lock();
         let (mut record, lines) = *last.unwrap_or_else(PoisonError::into_inner);
         record.rung = self.kernel.rung().unwrap_or(self.user_rung) as u8;
@@ -320,6 +330,7 @@ impl AgentHandle {
         if !lost.is_empty() && self.kernel.rung().is_none() {
             let interval = nanos(self.interval);
             self.shared.interval_ns.store(interval, Ordering::Relaxed);
+            self.shared.rest_ns.store(nanos(REST), Ordering::Relaxed);
             let rung = self.user_rung.label();
             lost.push(format!("This agent answers on rung {rung} from now on"));
         }
@@ -403,7 +414,9 @@ impl Sampling {
                 let mut sampler = self.sampler;
                 let mut publisher = Publisher {
                     sampler: &mut sampler,
-                    memory: self.publishes.then_some(&*self.memory),
+                    memory: &self.memory,
+                    publishes: self.publishes,
+                    demand: Demand::default(),
                     slow: self.slow,
                     shared: &self.shared,
                     rung: rung(sampling.is_ok() && self.answers_at_once),
@@ -422,8 +435,10 @@ impl Sampling {
 /// What the sampling thread works with.
 struct Publisher<'a> {
     sampler: &'a mut Sampler,
-    /// Nothing if the kernel's own record goes there.
-    memory: Option<&'a RegionMemory>,
+    memory: &'a RegionMemory,
+    /// Not if the kernel's own record goes there.
+    publishes: bool,
+    demand: Demand,
     slow: Option<SlowHalf>,
     shared: &'a Shared,
     rung: Rung,
@@ -437,24 +452,49 @@ impl Publisher<'_> {
             .started_ns
             .store(next.nanos(), Ordering::Relaxed);
         loop {
-            let interval = Duration::from_nanos(self.shared.interval_ns.load(Ordering::Relaxed));
-            let (deadline, missed) = following(next, clock::now(), interval);
+            let (now, reads) = (clock::now(), self.memory.reads());
+            let interval = self.interval(now, reads);
+            let (deadline, missed) = following(next, now, interval);
             self.shared.overruns.fetch_add(missed, Ordering::Relaxed);
             next = deadline;
-            loop {
-                if self.shared.stop.load(Ordering::Acquire) {
-                    return;
-                }
-                let now = clock::now();
-                if now >= next {
-                    break;
-                }
-                clock::sleep_until(next.min(now + SLEEP_MAX));
+            if !self.sleep(&mut next, (interval >= WAKE_FROM).then_some(reads)) {
+                return;
             }
             let cost = self.publish();
             let shared = self.shared;
             shared.cost_ns.fetch_add(cost, Ordering::Relaxed);
             shared.cost_max_ns.fetch_max(cost, Ordering::Relaxed);
+        }
+    }
+
+    /// How long the next record may be away.
+    fn interval(&mut self, now: Timestamp, reads: u64) -> Duration {
+        let of = |ns: &AtomicU64| Duration::from_nanos(ns.load(Ordering::Relaxed));
+        let (shortest, rest) = (of(&self.shared.interval_ns), of(&self.shared.rest_ns));
+        let interval = self.demand.interval(now, reads, shortest, rest);
+        self.sampler.set_interval(interval);
+        interval
+    }
+
+    /// Sleeps until the deadline, or a read that is not among the first `seen` makes it pass early; not if it is to stop.
+    fn sleep(&self, deadline: &mut Timestamp, seen: Option<u64>) -> bool {
+        loop {
+            if self.shared.stop.load(Ordering::Acquire) {
+                return false;
+            }
+            let now = clock::now();
+            if now >= *deadline {
+                return true;
+            }
+            let until = (*deadline).min(now + SLEEP_MAX);
+            let Some(seen) = seen else {
+                clock::sleep_until(until);
+                continue;
+            };
+            self.memory.sleep_until_read(seen, until);
+            if self.memory.reads() != seen {
+                *deadline = (*deadline).min(clock::now());
+            }
         }
     }
 
@@ -465,8 +505,8 @@ impl Publisher<'_> {
         let (mut record, lines) = self.sampler.sample();
         record.rung = self.rung as u8;
         self.shared.put_services(&mut record);
-        if let Some(memory) = self.memory {
-            memory.publish(&record, &lines);
+        if self.publishes {
+            self.memory.publish(&record, &lines);
         }
         if let Some(slow) = &mut self.slow {
             slow.publish(&record);

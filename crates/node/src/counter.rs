@@ -24,6 +24,13 @@ impl Counter {
         self.total
     }
 
+    /// The same; returns by how much ours has grown, once there is a count to compare with.
+    pub(crate) fn grow(&mut self, raw: u64) -> Option<u64> {
+        let before = self.seen.map(|_| self.total);
+        let total = self.follow(raw);
+        before.map(|before| total - before)
+    }
+
     /// The next count comes from another source: it only sets the base line.
     pub(crate) fn change_source(&mut self) {
         self.seen = None;
@@ -69,6 +76,12 @@ impl Integral {
         self.total
     }
 
+    /// The same; returns by how much it has grown.
+    pub(crate) fn grow(&mut self, now: Timestamp, length: u64) -> u64 {
+        let before = self.total;
+        self.sample(now, length) - before
+    }
+
     /// Forgets the last sample: nothing is known of the time until the next one.
     pub(crate) fn interrupt(&mut self) {
         self.last = None;
@@ -94,6 +107,10 @@ mod tests {
         counter.change_source();
         assert_eq!(counter.follow(7_000), 100);
         assert_eq!(counter.follow(7_005), 105);
+        assert_eq!(counter.grow(7_008), Some(3));
+        counter.change_source();
+        assert_eq!(counter.grow(9), None);
+        assert_eq!(counter.grow(10), Some(1));
     }
 
     #[test]
@@ -102,10 +119,11 @@ mod tests {
         assert_eq!(integral.sample(Timestamp::from_nanos(10), 4), 0);
         assert_eq!(integral.sample(Timestamp::from_nanos(20), 4), 40);
         assert_eq!(integral.sample(Timestamp::from_nanos(30), 0), 60);
+        assert_eq!(integral.grow(Timestamp::from_nanos(40), 2), 10);
         integral.interrupt();
-        assert_eq!(integral.sample(Timestamp::from_nanos(90), 100), 60);
+        assert_eq!(integral.sample(Timestamp::from_nanos(90), 100), 70);
         // Time that runs back adds nothing, and the largest length does not overflow.
-        assert_eq!(integral.sample(Timestamp::from_nanos(80), 100), 60);
+        assert_eq!(integral.sample(Timestamp::from_nanos(80), 100), 70);
         assert_eq!(
             integral.sample(Timestamp::from_nanos(1 << 40), u64::MAX),
             u64::MAX

@@ -14,6 +14,7 @@ mod agent;
 mod config;
 mod connections;
 mod counter;
+mod demand;
 mod file;
 mod findings;
 mod kernel;

@@ -69,7 +69,7 @@ fn a_front_end_reads_what_proc_says() {
     let read = region.read(LINES_MAX).unwrap();
     let first = read.record().unwrap();
     assert!(read.node_now_ns.unwrap() >= first.t_ns);
-    assert_eq!(first.interval_ns, 1_000_000);
+    assert!((1_000_000..=100_000_000).contains(&first.interval_ns));
     assert_eq!(first.scope, 0);
     assert_ne!(first.generation, 0);
     assert!(first.sources.has_busy());
@@ -142,9 +142,41 @@ fn an_agent_at_normal_priority_says_so() {
             .iter()
             .any(|why| why.contains("normal priority: not asked for"))
     );
-    let record = read_until(&mut connect(&agent, &config), |_| true);
+    let is_read_often = |record: &LoadRecord| record.interval_ns == 50_000_000;
+    let record = read_until(&mut connect(&agent, &config), is_read_often);
     assert_eq!(record.rung, Rung::Agent as u8);
-    assert_eq!(record.interval_ns, 50_000_000);
+}
+
+/// Reads once in so many samples of the agent's until they are as far apart, and then as often as can be.
+#[track_caller]
+fn rests_and_wakes_up(agent: &AgentHandle, region: &mut dyn Region) {
+    let deadline = clock::now() + PATIENCE;
+    let each = |ms: u64| move |record: &LoadRecord| record.interval_ns == ms * 1_000_000;
+    loop {
+        let samples = agent.status().samples;
+        while agent.status().samples < samples + 20 {
+            assert!(clock::now() < deadline, "no more samples");
+            std::thread::yield_now();
+        }
+        let record = region.read(LINES_MAX).unwrap().record().unwrap();
+        if each(100)(&record) {
+            break;
+        }
+        assert!(clock::now() < deadline, "it does not rest: {record:?}");
+    }
+    read_until(region, each(1));
+}
+
+#[test]
+fn an_agent_makes_as_many_records_as_are_read() {
+    let path = std::env::temp_dir().join(format!("tidegate-demand-{}", std::process::id()));
+    let config = AgentConfig {
+        shm: Some(path.clone()),
+        ..config()
+    };
+    let agent = Agent::spawn(&config).unwrap();
+    rests_and_wakes_up(&agent, &mut connect(&agent, &config));
+    rests_and_wakes_up(&agent, &mut ShmRegion::new(&path));
 }
 
 #[test]

@@ -18,6 +18,7 @@ use std::time::Duration;
 use tidegate_core::time::Timestamp;
 
 use crate::clock;
+use crate::memory::demand::note_read;
 use crate::memory::lines::{CopyError, RECORD_WORDS, copy};
 use crate::memory::{
     EPOCH, IDENTITY, IDENTITY_VALUE, Mapping, REGION_BYTES, RETIRED, Visitor, WORDS_BYTES,
@@ -169,6 +170,7 @@ impl Mapped {
     }
 
     fn copy(&mut self, out: &mut [u8], now: Timestamp) -> Copied {
+        note_read(&self.region);
         match copy(&self.region.words()[..RECORD_WORDS], out) {
             Ok(sequence) if sequence != self.sequence => {
                 self.sequence = sequence;

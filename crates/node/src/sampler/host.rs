@@ -102,21 +102,17 @@ pub(super) struct Host {
     tick_ns: u64,
 }
 
-/// The run queue's integral by either way.
+/// The run queue's integral by either way. Both are followed, so that going over from one to the other loses nothing.
 #[derive(Default)]
 struct Queue {
-    /// Whether the scheduler's times are wanted.
-    prefers_times: bool,
     /// Whether `/proc/schedstat` held when it was last read.
     scheduled: bool,
-    /// Whether the integral was of times when it was last made.
-    by_times: bool,
     sampled: Integral,
-    counter: Counter,
+    times: Counter,
 }
 
 impl Host {
-    pub(super) fn new(root: &Path, interval: Duration, buffer: &mut Buffer) -> Self {
+    pub(super) fn new(root: &Path, buffer: &mut Buffer) -> Self {
         let file = |path: &str, shape| KernelFile::new(under(root, path), shape);
         Self {
             usage: root_group(root, buffer),
@@ -130,10 +126,7 @@ impl Host {
             cores: 0,
             rank: Vec::new(),
             rank_pace: Pace::new(RANK_PERIOD, 0),
-            queue: Queue {
-                prefers_times: interval > SAMPLED_INTERVAL_MAX,
-                ..Queue::default()
-            },
+            queue: Queue::default(),
             blocked: Integral::default(),
             softirq: Counter::default(),
             steal: Counter::default(),
@@ -341,41 +334,39 @@ impl Host {
                 .findings
                 .missing(Sources::RUNNABLE, || file.why_not().into());
         }
-        let queue = &mut self.queue;
-        let by_times = scheduled && (queue.prefers_times || counts.is_none());
-        if by_times != queue.by_times {
-            queue.counter.change_source();
-            queue.sampled.interrupt();
-            queue.by_times = by_times;
-        }
-        let integral = if by_times {
+        let by_samples = counts.map(|_| {
+            let length = context.record.runnable.into();
+            self.queue.sampled.grow(context.now, length)
+        });
+        let by_times = scheduled.then(|| {
             let waited: u64 = self.cpus.iter().map(|cpu| cpu.waited.total()).sum();
             let all = context.record.busy_ns.saturating_add(waited);
-            context.findings.measured(
-                Sources::RUNNABLE_INTEGRAL,
-                "as run time plus waiting time of /proc/schedstat, less this agent",
-            );
-            Some(all.saturating_sub(nanos(own_cpu_time())))
-        } else if counts.is_some() {
-            context.findings.measured(
-                Sources::RUNNABLE_INTEGRAL,
-                "by integrating the sampled run queue",
-            );
-            Some(
-                queue
-                    .sampled
-                    .sample(context.now, context.record.runnable.into()),
-            )
-        } else {
-            context.missing(
-                Sources::RUNNABLE_INTEGRAL,
-                "neither /proc/schedstat nor /proc/loadavg can be read",
-            );
-            None
-        };
-        if let Some(integral) = integral {
-            context.record.runnable_ns = queue.counter.follow(integral);
+            let others = all.saturating_sub(nanos(own_cpu_time()));
+            self.queue.times.grow(others)
+        });
+        if by_samples.is_none() {
+            self.queue.sampled.interrupt();
         }
+        if by_times.is_none() {
+            self.queue.times.change_source();
+        }
+        let seldom = context.interval > SAMPLED_INTERVAL_MAX;
+        let (grown, how) = match (by_samples, by_times) {
+            // The first look at the times shows no growth yet.
+            (sampled, Some(times)) if seldom || sampled.is_none() => (
+                times.or(sampled).unwrap_or_default(),
+                "as run time plus waiting time of /proc/schedstat, less this agent",
+            ),
+            (Some(sampled), _) => (sampled, "by integrating the sampled run queue"),
+            (None, _) => {
+                return context.missing(
+                    Sources::RUNNABLE_INTEGRAL,
+                    "neither /proc/schedstat nor /proc/loadavg can be read",
+                );
+            }
+        };
+        context.findings.measured(Sources::RUNNABLE_INTEGRAL, how);
+        context.record.runnable_ns = context.record.runnable_ns.saturating_add(grown);
     }
 
     fn lines(&mut self, context: &mut Context<'_>, lines: &mut CpuLines) {

@@ -80,6 +80,8 @@ impl Deref for CpuLines {
 /// What the parts work on.
 struct Context<'a> {
     now: Timestamp,
+    /// When this sample was meant to come, after the one before.
+    interval: Duration,
     record: &'a mut LoadRecord,
     findings: &'a mut AvailabilityNotes,
     buffer: &'a mut Buffer,
@@ -119,11 +121,7 @@ impl Sampler {
             ..LoadRecord::default()
         };
         let cpu = match &config.scope {
-            Scope::Host => Cpu::Host(Box::new(host::Host::new(
-                &config.root,
-                config.interval,
-                &mut buffer,
-            ))),
+            Scope::Host => Cpu::Host(Box::new(host::Host::new(&config.root, &mut buffer))),
             Scope::Cgroup(path) => {
                 let group = group::Group::new(&config, path, &mut buffer)?;
                 record.scope = group.version();
@@ -148,10 +146,16 @@ impl Sampler {
         self.sample_at(clock::now())
     }
 
+    /// The next record comes this long after the one before, as it will say.
+    pub fn set_interval(&mut self, interval: Duration) {
+        self.record.interval_ns = nanos(interval);
+    }
+
     fn sample_at(&mut self, now: Timestamp) -> (LoadRecord, CpuLines) {
         self.record.t_ns = now.nanos();
         let mut context = Context {
             now,
+            interval: Duration::from_nanos(self.record.interval_ns),
             record: &mut self.record,
             findings: &mut self.findings,
             buffer: &mut self.buffer,

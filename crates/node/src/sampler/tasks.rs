@@ -67,12 +67,10 @@ pub(super) struct Tasks {
     listed_at: Option<Timestamp>,
     looked_at: Option<Timestamp>,
     member: Option<u32>,
-    exact: Counter,
     sampled: Integral,
     uninterruptible: Integral,
-    runnable_ns: Counter,
-    prefers_times: bool,
-    by_times: bool,
+    /// Whether the last look was at the threads' times too.
+    timed: bool,
 }
 
 /// One look at all threads.
@@ -91,7 +89,6 @@ impl Tasks {
     pub(super) fn new(config: &SamplerConfig, group: Option<(u8, &Path)>) -> Self {
         Self {
             root: config.root.clone(),
-            prefers_times: config.interval > SAMPLED_INTERVAL_MAX,
             directory: group.map(|(_, directory)| directory.into()),
             list_name: match group {
                 Some((1, _)) => "tasks",
@@ -107,11 +104,9 @@ impl Tasks {
             listed_at: None,
             looked_at: None,
             member: None,
-            exact: Counter::default(),
             sampled: Integral::default(),
             uninterruptible: Integral::default(),
-            runnable_ns: Counter::default(),
-            by_times: false,
+            timed: false,
         }
     }
 
@@ -245,10 +240,10 @@ impl Tasks {
 
     fn look(&mut self, context: &mut Context<'_>) {
         let states = self.threads.len() <= STATES_MAX;
-        let seldom = self.look_pace.period() > SAMPLED_INTERVAL_MAX;
+        let seldom = self.look_pace.period().max(context.interval) > SAMPLED_INTERVAL_MAX;
         let mut look = Look {
             states,
-            times: !states || seldom || self.prefers_times,
+            times: !states || seldom,
             ..Look::default()
         };
         for thread in &mut self.threads {
@@ -258,32 +253,29 @@ impl Tasks {
             return self.unmeasured(context, "the files of the group's threads cannot be read");
         }
         let by_times = look.times && look.untimed == 0;
+        // A first look at times shows no growth yet: that of the states stands in for it.
+        let timed = std::mem::replace(&mut self.timed, by_times);
         let since = self.looked_at.replace(context.now);
+        let mut sampled = 0;
         if states {
             self.states(context, &look);
+            let runnable = context.record.runnable.into();
+            sampled = self.sampled.grow(context.now, runnable);
         } else if by_times {
+            self.sampled.interrupt();
             self.means(context, &look, since);
         } else {
             return self.unmeasured(context, "the group's many threads have no schedstat");
         }
-        if by_times != self.by_times {
-            self.runnable_ns.change_source();
-            self.sampled.interrupt();
-            self.by_times = by_times;
-        }
-        let (integral, how) = if by_times {
-            (
-                self.exact.add(look.grown),
-                "as run and waiting times of the group's threads, less this agent",
-            )
-        } else {
-            let runnable = context.record.runnable.into();
-            (
-                self.sampled.sample(context.now, runnable),
-                "by integrating the sampled run queue",
-            )
+        let how = match by_times {
+            true => "as run and waiting times of the group's threads, less this agent",
+            false => "by integrating the sampled run queue",
         };
-        context.record.runnable_ns = self.runnable_ns.follow(integral);
+        let grown = match by_times && (timed || !states) {
+            true => look.grown,
+            false => sampled,
+        };
+        context.record.runnable_ns = context.record.runnable_ns.saturating_add(grown);
         context.findings.measured(Sources::RUNNABLE_INTEGRAL, how);
     }
 

@@ -45,7 +45,6 @@ pub(super) struct OpenFilesWatch {
     root: PathBuf,
     names: Vec<Vec<u8>>,
     pid_files: Vec<PathBuf>,
-    step: usize,
     walk_pace: Pace,
     count_pace: Pace,
     /// Processes that the present walk has still to look at.
@@ -65,7 +64,6 @@ impl OpenFilesWatch {
             let name = name.as_bytes();
             name[..name.len().min(NAME_BYTES)].to_vec()
         };
-        let step = usize::try_from(config.interval.as_millis()).unwrap_or(PROCESSES_MAX);
         Self {
             root: config.root.clone(),
             names: names.iter().map(short).collect(),
@@ -73,7 +71,6 @@ impl OpenFilesWatch {
                 .iter()
                 .map(|path| under(&config.root, path))
                 .collect(),
-            step: step.clamp(1, PROCESSES_MAX / STEP) * STEP,
             walk_pace: Pace::new(WALK_PERIOD, 0),
             count_pace: Pace::new(COUNT_PERIOD, 11),
             ahead: Vec::new(),
@@ -120,7 +117,8 @@ impl OpenFilesWatch {
             }
             self.walk_pace.end(turn);
         }
-        for _ in 0..self.step {
+        let millis = usize::try_from(context.interval.as_millis()).unwrap_or(PROCESSES_MAX);
+        for _ in 0..millis.clamp(1, PROCESSES_MAX / STEP) * STEP {
             let Some(process) = self.ahead.pop() else {
                 break;
             };

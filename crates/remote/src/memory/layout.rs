@@ -5,6 +5,7 @@
 //! |---|---|
 //! | 0 .. 1344 | record area, see `lines` |
 //! | 2048 .. 2072 | identity: magic and version; 1 once the owner is gone; epoch of the words |
+//! | 2072 .. 2088 | reads so far; 1 while the owner sleeps until one comes (`demand`) |
 //! | 4096 .. 8192 | words, unless the kernel keeps them: then they are memory of their own |
 
 use tidegate_core::record::{LINE_BYTES, LINES_MAX};
@@ -21,6 +22,10 @@ pub(crate) const IDENTITY: usize = 2048 / size_of::<u64>();
 pub(crate) const RETIRED: usize = IDENTITY + 1;
 /// Where the epoch lies, in words.
 pub(crate) const EPOCH: usize = IDENTITY + 2;
+/// Where the count of reads lies, in words.
+pub(crate) const READS: usize = IDENTITY + 3;
+/// Where the mark of an owner that sleeps lies, in words.
+pub(crate) const ASLEEP: usize = IDENTITY + 4;
 /// Where the words lie, in words.
 pub(crate) const WORDS_START: usize = 4096 / size_of::<u64>();
 /// "TGRM", and version 2 of this layout.

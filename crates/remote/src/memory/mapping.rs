@@ -1,7 +1,7 @@
 //! A shared mapping seen as atomics: the one place where bytes of other processes are touched.
 
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use memmap2::{MmapOptions, MmapRaw};
 
@@ -33,5 +33,12 @@ impl Mapping {
         // of the same size only. It cannot be cut short, which would raise SIGBUS: whatever maps
         // something makes sure of that (see `of`).
         unsafe { std::slice::from_raw_parts(start, self.raw.len() / size_of::<u64>()) }
+    }
+
+    /// The first four bytes of a word, on which the kernel lets threads sleep. All accesses to such a word are of this size.
+    pub(crate) fn half_word(&self, word: usize) -> &AtomicU32 {
+        let word = self.words()[word].as_ptr().cast::<AtomicU32>();
+        // SAFETY: aligned and within the mapping, as the word is; as above for the rest.
+        unsafe { &*word }
     }
 }

@@ -12,6 +12,7 @@
 //! * A node has one set of words: where the kernel's programs keep them ([`KernelWords`]), the
 //!   region hands those out in place of its own.
 
+pub(crate) mod demand;
 mod door;
 mod layout;
 pub(crate) mod lines;

@@ -204,6 +204,7 @@ impl Server {
             self.hook_ran_at = now;
             (before.hook)(now);
         }
+        self.memory.note_read();
         let status = match self.memory.copy(lines) {
             Ok(_) => {
                 self.whole[..lines.len()].copy_from_slice(lines);
