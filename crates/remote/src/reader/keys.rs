@@ -59,6 +59,11 @@ impl KeyChoice {
         self.own.contains(&key)
     }
 
+    /// Whether another node has the same keys, as nodes of one agent have.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.own == other.own
+    }
+
     /// The key to use where only one that the node knows makes sense.
     pub(super) fn current(&self) -> Option<usize> {
         self.own.get(self.current).copied()

@@ -14,6 +14,7 @@
 //! | `peers` | which addresses are asked, and which answer |
 //! | `atomics` | what the director asks of nodes' words |
 //! | `node` | one node: from an answer to the load table |
+//! | `one_agent` | nodes that one read is for |
 //! | `worker` | the thread: sockets, batches, waiting |
 //! | `targets` | nodes that come and go |
 //! | `status` | what it reports meanwhile |
@@ -28,6 +29,7 @@ mod front_ends;
 mod in_flight;
 mod keys;
 mod node;
+mod one_agent;
 mod peers;
 mod schedule;
 mod status;

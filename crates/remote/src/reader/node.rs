@@ -44,6 +44,8 @@ pub(super) struct UdpPath {
     /// For its atomics.
     pub(super) initiator: u64,
     pub(super) in_flight: InFlightReads,
+    /// When an answer last came, be it to a read for another node of the same agent.
+    pub(super) answered_at: Timestamp,
     pub(super) atomics: Atomics,
     /// The front-ends that read it.
     pub(super) front_ends: Counted,
@@ -56,6 +58,7 @@ impl UdpPath {
             keys,
             initiator,
             in_flight: InFlightReads::default(),
+            answered_at: Timestamp::ZERO,
             atomics: Atomics::default(),
             front_ends: Counted::default(),
         }

@@ -185,13 +185,23 @@ impl Worker {
         interval
     }
 
+    /// Time between two reads as it is now.
+    pub(super) fn interval_now(&self) -> Duration {
+        Duration::from_nanos(self.shared.interval.load(Ordering::Relaxed))
+    }
+
+    /// How long an answer may take.
+    pub(super) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     fn stopped(&self) -> bool {
         self.shared.stop.load(Ordering::Acquire)
     }
 
     /// Rounds in which each node that has not answered for long is read once: as long as 16 at the shortest interval.
     fn turns(&self) -> u64 {
-        let interval = self.shared.interval.load(Ordering::Relaxed).max(1);
+        let interval = nanos(self.interval_now()).max(1);
         (nanos(self.interval).saturating_mul(BACKOFF) / interval).clamp(1, BACKOFF)
     }
 
@@ -199,55 +209,17 @@ impl Worker {
     fn send(&mut self, buffers: &mut Buffers, socket: usize, group: Range<usize>, round: u64) {
         let (mut now, turns) = (clock::now(), self.turns());
         for index in group {
-            let Some(node) = &mut self.nodes[index] else {
+            let path = self.nodes[index].as_ref().and_then(Node::udp);
+            let Some(peer) = path.map(|path| path.peer) else {
                 continue;
             };
-            let shared = &self.shared.nodes[node.id.index()];
-            let Some(path) = node.udp_mut() else {
-                continue;
-            };
-            let peer = self.peers.get_mut(path.peer);
-            if peer.socket != socket {
+            if self.peers.get(peer).socket != socket {
                 continue;
             }
-            let expired = path.in_flight.expire(now, self.timeout);
-            if expired > 0 {
-                shared.faults(ReadFault::Timeout, expired);
+            self.expire(index, now);
+            if self.is_read_for(index, now) || self.send_read(buffers, index, (round, turns), now) {
+                self.ask(buffers, index, now);
             }
-            if !shared.is_due(index, round, turns) {
-                continue;
-            }
-            let Some((key, purpose)) = path.keys.next(shared.consecutive(), self.keys.len()) else {
-                continue;
-            };
-            let Ok(nonce) = self.nonces.draw() else {
-                // The system has no random numbers: answers could be forged without a guess.
-                shared.faults(ReadFault::Unreachable, 1);
-                continue;
-            };
-            path.in_flight.send(InFlightRead {
-                nonce,
-                sent_at: now,
-                key,
-                purpose,
-            });
-            let request = Request {
-                sequence: peer.next_number(path.atomics.node_clock(now)),
-                word: if path.keys.is_trial(key, purpose) {
-                    TRIAL
-                } else {
-                    0
-                },
-                ..Request::read(LINES as u8, peer.initiator, nonce)
-            };
-            let slot = buffers.sent.len();
-            let message = buffers.out.fill(slot, &peer.name, MESSAGE_BYTES);
-            if let Some(header) = message.first_chunk_mut() {
-                request.encode(&self.keys[key], header);
-            }
-            node.note_poll(now, &self.table);
-            buffers.sent.push((index, true));
-            self.ask(buffers, index, now);
             // Room for both of the next node.
             if buffers.sent.len() + 2 > SEND_BATCH {
                 self.flush(buffers, socket);
@@ -255,6 +227,77 @@ impl Worker {
             }
         }
         self.flush(buffers, socket);
+    }
+
+    /// Gives up on reads that have had no answer in time.
+    fn expire(&mut self, index: usize, now: Timestamp) {
+        let Some(node) = &mut self.nodes[index] else {
+            return;
+        };
+        let shared = &self.shared.nodes[node.id.index()];
+        let Some(path) = node.udp_mut() else {
+            return;
+        };
+        let expired = path.in_flight.expire(now, self.timeout);
+        if expired > 0 {
+            shared.faults(ReadFault::Timeout, expired);
+        }
+    }
+
+    /// Sends a read of one node, if it is its turn; whether it is.
+    fn send_read(
+        &mut self,
+        buffers: &mut Buffers,
+        index: usize,
+        (round, turns): (u64, u64),
+        now: Timestamp,
+    ) -> bool {
+        let Some(node) = &mut self.nodes[index] else {
+            return false;
+        };
+        let shared = &self.shared.nodes[node.id.index()];
+        let Some(path) = node.udp_mut() else {
+            return false;
+        };
+        let peer = self.peers.get_mut(path.peer);
+        if !shared.is_due(index, round, turns) {
+            return false;
+        }
+        let Some((key, purpose)) = path.keys.next(shared.consecutive(), self.keys.len()) else {
+            return false;
+        };
+        let Ok(nonce) = self.nonces.draw() else {
+            // The system has no random numbers: answers could be forged without a guess.
+            shared.faults(ReadFault::Unreachable, 1);
+            return false;
+        };
+        path.in_flight.send(InFlightRead {
+            nonce,
+            sent_at: now,
+            key,
+            purpose,
+        });
+        let request = Request {
+            sequence: peer.next_number(path.atomics.node_clock(now)),
+            word: if path.keys.is_trial(key, purpose) {
+                TRIAL
+            } else {
+                0
+            },
+            ..Request::read(LINES as u8, peer.initiator, nonce)
+        };
+        let slot = buffers.sent.len();
+        let message = buffers.out.fill(slot, &peer.name, MESSAGE_BYTES);
+        if let Some(header) = message.first_chunk_mut() {
+            request.encode(&self.keys[key], header);
+        }
+        buffers.sent.push((index, true));
+        self.for_those_of(index, |worker, index| {
+            if let Some(node) = &mut worker.nodes[index] {
+                node.note_poll(now, &worker.table);
+            }
+        });
+        true
     }
 
     /// Sends what is asked of a node's words, if anything is.
@@ -442,6 +485,28 @@ impl Worker {
             shared.has_key_of(self.whose(read.key));
             return;
         }
+        self.for_those_of(index, |worker, index| {
+            worker.take_in(index, &reply, lines, read, received_at);
+        });
+    }
+
+    /// Takes in what an agent has answered, for one of its nodes.
+    fn take_in(
+        &mut self,
+        index: usize,
+        reply: &Reply,
+        lines: &[u8],
+        read: InFlightRead,
+        received_at: Timestamp,
+    ) {
+        let Some(node) = &mut self.nodes[index] else {
+            return;
+        };
+        let shared = &self.shared.nodes[node.id.index()];
+        let Some(path) = node.udp_mut() else {
+            return;
+        };
+        path.answered_at = received_at;
         path.keys.answered(read.key);
         shared.answers_to(path.keys.index());
         path.atomics

@@ -539,7 +539,10 @@ fn targets(network: &Network, nodes: &[(usize, u32)]) -> Vec<Target> {
 impl Network {
     /// From now on these are read, each with its generation.
     fn want(&mut self, nodes: &[(usize, u32)], version: u64) {
-        let targets = targets(self, nodes);
+        self.want_targets(targets(self, nodes), version);
+    }
+
+    fn want_targets(&mut self, targets: Vec<Target>, version: u64) {
         let interval = self.worker.interval;
         let shared = &self.worker.shared;
         *shared.wanted.lock().unwrap() = Some(Wanted {
@@ -598,4 +601,49 @@ fn an_answer_of_a_node_that_is_read_no_more_counts_for_none() {
     network.answer(0, &answered(&asked[0][0], 7));
     assert_eq!(network.receive(), (0, 1, 0));
     assert_eq!(network.status(0).reads, 0);
+}
+
+#[test]
+fn nodes_of_one_agent_are_read_with_one_read_while_it_answers() {
+    let mut network = Network::with(3, |_| vec![key(0)]);
+    let mut targets = targets(&network, &[(0, 0), (1, 0), (2, 0)]);
+    for target in &mut targets {
+        let address = network.nodes[0].local_addr().unwrap();
+        let keys = vec![match target.node.0 {
+            2 => old_key(0),
+            _ => key(0),
+        }];
+        target.transport = Transport::Udp { address, keys };
+    }
+    network.want_targets(targets.clone(), 1);
+    let hour = nanos(Duration::from_secs(3600));
+    network
+        .worker
+        .shared
+        .interval
+        .store(hour, Ordering::Relaxed);
+    // Nothing is known yet, so each is read for itself.
+    network.worker.send(&mut network.buffers, 0, 0..3, 1);
+    let first = network.made(0, &[key(0), old_key(0)]);
+    assert_eq!(first.len(), 3);
+    // The answer to one is the other's too, and not that of the node with another key.
+    network.answer(0, &answered(&first[0].0, 7));
+    assert_eq!(network.receive(), (1, 0, 0));
+    let reads = |network: &Network| [0, 1, 2].map(|node| network.status(node).reads);
+    assert_eq!(reads(&network), [1, 1, 0]);
+    assert_eq!([0, 1].map(|node| network.runnable(node)), [7.0, 7.0]);
+    network.worker.send(&mut network.buffers, 0, 0..3, 2);
+    let second = network.made(0, &[key(0), old_key(0)]);
+    let made_with: Vec<_> = second.iter().map(|(_, key)| *key).collect();
+    assert_eq!(made_with, [0, 1], "one for two nodes, one for the third");
+    // What is wrong is seen for each of them again once the agent is silent.
+    network.worker.shared.interval.store(0, Ordering::Relaxed);
+    network.worker.timeout = Duration::ZERO;
+    network.worker.send(&mut network.buffers, 0, 0..3, 3);
+    assert_eq!(network.made(0, &[key(0), old_key(0)]).len(), 3);
+    // One that goes leaves the read to the other.
+    targets.retain(|target| target.node.0 == 1);
+    network.want_targets(targets, 2);
+    network.worker.send(&mut network.buffers, 0, 0..3, 4);
+    assert_eq!(network.received(0).len(), 1);
 }
