@@ -115,6 +115,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
         topology: Arc::new(ArcSwap::new(director.topology())),
         room_freed: Arc::default(),
         wake_up: Arc::default(),
+        news: Arc::default(),
         throttles: Arc::new(Throttling::new(1000)),
         delay_experiments: Arc::new(DelayExperiments::new(1000)),
         stats: Arc::new(Stats::new(1, 1, nodes.len())),

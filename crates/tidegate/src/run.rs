@@ -734,6 +734,7 @@ fn shared(
         topology: Arc::new(ArcSwap::new(director.topology())),
         room_freed: Arc::default(),
         wake_up: Arc::default(),
+        news: Arc::default(),
         throttles: Arc::new(Throttling::new(held_max(&config.limits))),
         delay_experiments: Arc::new(DelayExperiments::new(held_max(&config.limits) / 2)),
         stats: Arc::new(Stats::new(config.workers, sites, nodes)),

@@ -93,6 +93,7 @@ pub(crate) fn driver() -> (Driver, Arc<Shared>) {
         topology: Arc::new(ArcSwap::new(director.topology())),
         room_freed: Arc::default(),
         wake_up: Arc::default(),
+        news: Arc::default(),
         throttles: Arc::new(Throttling::new(100)),
         delay_experiments: Arc::new(DelayExperiments::new(100)),
         stats: Arc::new(Stats::new(1, 2, 3)),

@@ -5,8 +5,10 @@
 //! apart = 1 / lambda      of the reads between two decisions, of whatever site, only the last is of use
 //! need  = max(worth, apart), 50 ms at most    of a site with requests; 0 while it is pressed
 //! read  = clamp(least need of all sites, shortest, 100 ms)
-//! tick  = clamp(read, 1 ms, 100 ms)
+//! tick  = 1 ms while pressed, else clamp(least need, 20 ms, 100 ms)
 //! ```
+//!
+//! What the director learns changes slowly beside a request; what does not, waiting and failing requests, ends its sleep.
 //!
 //! A site is pressed while requests of it wait, and for a second after one has found no room, or limits were near: then
 //! admission goes by each millisecond.
@@ -26,6 +28,8 @@ use crate::time::Timestamp;
 pub const HEARTBEAT: Duration = Duration::from_millis(100);
 /// The director ticks no more often than this; without requests it does at each heartbeat.
 pub const TICK_MIN: Duration = Duration::from_millis(1);
+/// Where no site is pressed it ticks this often at most.
+const TICK_CALM: Duration = Duration::from_millis(20);
 /// While there are requests nodes are read this often at least: what classes of them use is worked out by steps of as much.
 const STEP: Duration = Duration::from_millis(50);
 /// Reads in a mean service time.
@@ -104,10 +108,11 @@ pub(super) fn pace(needs: impl Iterator<Item = Duration>, shortest: Duration) ->
     let need = needs.min().unwrap_or(HEARTBEAT);
     // Nothing is read more often than is wanted, however seldom that is.
     let read = need.min(HEARTBEAT).max(shortest);
-    Pace {
-        read,
-        tick: need.clamp(TICK_MIN, HEARTBEAT),
-    }
+    let tick = match need.is_zero() {
+        true => TICK_MIN,
+        false => need.clamp(TICK_CALM, HEARTBEAT),
+    };
+    Pace { read, tick }
 }
 
 #[cfg(test)]
@@ -166,10 +171,12 @@ mod tests {
         let of = |needs: &[u32], shortest| pace(needs.iter().map(|it| MS * *it / 4), shortest);
         let fast = Pace {
             read: 2 * MS,
-            tick: 2 * MS,
+            tick: TICK_CALM,
         };
-        assert_eq!(of(&[40, 8, 200], MS), fast);
-        assert_eq!(of(&[1], MS), Pace::constant(MS));
+        assert_eq!(of(&[200, 8, 400], MS), fast);
+        assert_eq!(of(&[160], MS).tick, 40 * MS);
+        assert_eq!(of(&[1], MS).read, MS);
+        assert_eq!(of(&[0], MS), Pace::constant(MS));
         // Seldom by choice: the director still thinks as often as there is need.
         let seldom = of(&[0], 500 * MS);
         assert_eq!((seldom.read, seldom.tick), (500 * MS, TICK_MIN));

@@ -1,6 +1,7 @@
 //! The client connections of a worker, and what it takes to accept more of them.
 
 use std::cell::{Cell, RefCell};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -169,12 +170,18 @@ impl Clients {
             && !self.gate.borrow().is_paused()
     }
 
-    /// The clock rests until a connection comes, for so long at most.
+    /// The clock rests until a connection comes or there is something new to follow, for so long at most.
     pub(crate) async fn rest(&self, limit: Duration) {
+        let mut news = pin!(self.worker.news.notified());
+        news.as_mut().enable();
+        // What came before that is followed already, what comes from now on ends the rest.
+        self.follow();
         self.resting.set(true);
-        tokio::time::timeout(limit, self.wake_clock.notified())
-            .await
-            .ok();
+        tokio::select! {
+            () = self.wake_clock.notified() => {}
+            () = news => {}
+            () = tokio::time::sleep(limit) => {}
+        }
         self.resting.set(false);
     }
 

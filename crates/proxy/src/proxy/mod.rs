@@ -158,10 +158,11 @@ impl Proxy {
                 workers: count,
                 ports: config.ports,
             },
-            sites: SiteSetter::new(Arc::clone(&sites)),
+            sites: SiteSetter::new(Arc::clone(&sites), Arc::clone(&shared.news)),
             requests: RequestSetter {
                 published: Arc::clone(&requests),
                 seats: Arc::clone(&seats),
+                news: Arc::clone(&shared.news),
             },
             shared,
             commands,

@@ -246,6 +246,7 @@ mod tests {
             topology: Arc::new(ArcSwap::new(Director::new(spec, 1).topology())),
             room_freed: Arc::new(Notify::new()),
             wake_up: Arc::default(),
+            news: Arc::default(),
             throttles: Arc::new(Throttling::new(0)),
             delay_experiments: Arc::new(DelayExperiments::new(0)),
             stats: Arc::new(Stats::new(1, 1, 1)),

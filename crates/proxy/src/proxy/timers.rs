@@ -17,8 +17,8 @@ const RESCUE_TICKS: u64 = 5;
 /// Ticks between two flushes of the access log.
 const FLUSH_TICKS: u64 = 5;
 
-/// A worker without a connection looks this often.
-const REST: Duration = Duration::from_millis(100);
+/// A worker without a connection looks this often, for what it keeps of nodes' connections.
+const REST: Duration = Duration::from_secs(1);
 
 /// Keeps a worker's time; for ever.
 pub(super) async fn keep_time(clients: Rc<Clients>) {
@@ -32,14 +32,15 @@ pub(super) async fn keep_time(clients: Rc<Clients>) {
     let mut served_at = base.now();
     loop {
         if clients.are_at_rest() {
+            base.record.flush();
             clients.rest(REST).await;
-            interval.reset_immediately();
-            served_at = base.now();
+            interval.reset();
+        } else {
+            let due = interval.tick().await;
+            let now = base.now();
+            clients.watch_lag(due.elapsed(), now.since(served_at), now);
         }
-        let due = interval.tick().await;
-        let now = base.now();
-        clients.watch_lag(due.elapsed(), now.since(served_at), now);
-        served_at = now;
+        served_at = base.now();
         let tick = base.clock.on_tick();
         clients.follow();
         let room = clients.on_tick(tick);

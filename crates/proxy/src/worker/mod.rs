@@ -17,6 +17,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use hyper::client::conn::http1::Builder;
 use tidegate_core::picker::Picker;
+use tokio::sync::Notify;
 
 use crate::base::{Cluster, WorkerBase};
 use crate::config::requests::RequestConfig;
@@ -70,6 +71,8 @@ pub(crate) struct Worker {
     requests: Arc<ArcSwap<RequestConfig>>,
     /// The version of the topology that is followed.
     followed: Cell<u64>,
+    /// Notified when there is something new to follow.
+    pub(crate) news: Arc<Notify>,
 }
 
 /// What the workers of a data plane have in common, for each of them.
@@ -145,6 +148,7 @@ impl Worker {
             builder: RefCell::new(builder(&base.settings.limits())),
             requests,
             followed: Cell::new(0),
+            news: Arc::clone(&shared.news),
             base,
         })
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use tokio::sync::Notify;
 
 use super::seats::AllSeats;
 use crate::config::requests::RequestConfig;
@@ -12,6 +13,7 @@ use crate::config::requests::RequestConfig;
 pub struct RequestSetter {
     pub(crate) published: Arc<ArcSwap<RequestConfig>>,
     pub(crate) seats: Arc<AllSeats>,
+    pub(crate) news: Arc<Notify>,
 }
 
 impl RequestSetter {
@@ -21,5 +23,6 @@ impl RequestSetter {
     pub fn set(&self, config: RequestConfig) {
         self.seats.set(&config.limits);
         self.published.store(Arc::new(config));
+        self.news.notify_waiters();
     }
 }

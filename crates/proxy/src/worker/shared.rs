@@ -25,6 +25,8 @@ pub struct Shared {
     pub room_freed: Arc<Notify>,
     /// Wakes the control plane from its sleep when a request comes, waits or fails.
     pub wake_up: Arc<WakeUp>,
+    /// To be notified when workers have something new to follow: one that rests does so at once.
+    pub news: Arc<Notify>,
     /// Which classes of requests are slowed, and how.
     pub throttles: Arc<Throttling>,
     /// The test of a class that is suspected of a resource's load, if one runs.
@@ -41,5 +43,6 @@ impl Shared {
         self.stats
             .reserve(topology.sites.len(), topology.nodes.len());
         self.topology.store(topology);
+        self.news.notify_waiters();
     }
 }

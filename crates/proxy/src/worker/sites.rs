@@ -18,6 +18,7 @@ use tidegate_core::picker::Affinity;
 use tidegate_core::retry_budget::RetryBudget;
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{NodeId, SiteId};
+use tokio::sync::Notify;
 
 use super::sticky::StickySite;
 use crate::base::WorkerBase;
@@ -67,42 +68,46 @@ impl SiteSettings {
 
 /// What changes the settings of a running data plane's sites.
 #[derive(Clone, Debug)]
-pub struct SiteSetter(Arc<ArcSwap<SiteSettings>>);
+pub struct SiteSetter {
+    published: Arc<ArcSwap<SiteSettings>>,
+    news: Arc<Notify>,
+}
 
 impl SiteSetter {
-    pub(crate) fn new(published: Arc<ArcSwap<SiteSettings>>) -> Self {
-        Self(published)
+    pub(crate) fn new(published: Arc<ArcSwap<SiteSettings>>, news: Arc<Notify>) -> Self {
+        Self { published, news }
     }
 
     /// These are the settings from each worker's next tick on, by [`SiteId`]; a site behind the last has the defaults.
     pub fn set(&self, configs: Vec<SiteConfig>) {
-        let next = self.0.load().next(configs);
-        self.0.store(Arc::new(next));
+        let next = self.published.load().next(configs);
+        self.published.store(Arc::new(next));
+        self.news.notify_waiters();
     }
 
     /// Whether connections are passed on to a site's nodes as they are.
     pub fn is_tcp(&self, site: SiteId) -> bool {
-        let settings = self.0.load();
+        let settings = self.published.load();
         let config = settings.configs.get(site.index());
         config.is_some_and(|it| it.is_tcp)
     }
 
     /// Whether HTTP/2 is spoken with a site's nodes.
     pub fn node_http2(&self, site: SiteId) -> bool {
-        let settings = self.0.load();
+        let settings = self.published.load();
         let config = settings.configs.get(site.index());
         config.is_some_and(|it| it.node_http2)
     }
 
     /// The header of the PROXY protocol that connections to a site's nodes begin with, if they do with one.
     pub fn node_proxy_protocol(&self, site: SiteId) -> Option<ProxyVersion> {
-        let settings = self.0.load();
+        let settings = self.published.load();
         settings.configs.get(site.index())?.node_proxy_protocol
     }
 
     /// How TLS is spoken with a site's nodes, if it is.
     pub fn node_tls(&self, site: SiteId) -> Option<Arc<NodeTls>> {
-        let settings = self.0.load();
+        let settings = self.published.load();
         settings.configs.get(site.index())?.node_tls.clone()
     }
 }

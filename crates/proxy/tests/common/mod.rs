@@ -393,6 +393,7 @@ impl Bench {
             topology: Arc::new(ArcSwap::new(Director::new(spec.clone(), 1).topology())),
             room_freed: Arc::default(),
             wake_up: Arc::default(),
+            news: Arc::default(),
             throttles: Arc::new(Throttling::new(1000)),
             delay_experiments: Arc::new(DelayExperiments::new(TEST_HELD_MAX)),
             stats: Arc::new(Stats::new(config.workers, 1, nodes.len())),
