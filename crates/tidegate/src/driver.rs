@@ -4,7 +4,7 @@
 //!  overrides ─┐                            ┌──> Topology into the ArcSwap, nodes to the reader
 //!  changes  ──┤                            │
 //!  probes   ──┼──> channel ─> Director tick ┼──> probes to send
-//!  readers,                  each 1 to 100 ms└──> events to report
+//!  readers,                  each 1 to 200 ms└──> events to report
 //!  agents,    │
 //!  requests ──┘
 //!  words of nodes that have changed ──────────> the task that moves nodes looks

@@ -5,7 +5,7 @@
 //! apart = 1 / lambda      of the reads between two decisions, of whatever site, only the last is of use
 //! need  = max(worth, apart), 50 ms at most    of a site with requests; 0 while it is pressed
 //! read  = clamp(least need of all sites, shortest, 100 ms)
-//! tick  = 1 ms while pressed, else clamp(least need, 20 ms, 100 ms)
+//! tick  = 1 ms while pressed, else clamp(least need, 20 ms, 100 ms); 200 ms where no site has requests
 //! ```
 //!
 //! What the director learns changes slowly beside a request; what does not, waiting and failing requests, ends its sleep.
@@ -26,10 +26,12 @@ use crate::time::Timestamp;
 
 /// Without requests nodes are read this often: what is known of them stays fresh, and their health is seen.
 pub const HEARTBEAT: Duration = Duration::from_millis(100);
-/// The director ticks no more often than this; without requests it does at each heartbeat.
+/// The director ticks no more often than this.
 pub const TICK_MIN: Duration = Duration::from_millis(1);
 /// Where no site is pressed it ticks this often at most.
 const TICK_CALM: Duration = Duration::from_millis(20);
+/// Where no site has requests; the first one ends its sleep.
+const TICK_SILENT: Duration = Duration::from_millis(200);
 /// While there are requests nodes are read this often at least: what classes of them use is worked out by steps of as much.
 const STEP: Duration = Duration::from_millis(50);
 /// Reads in a mean service time.
@@ -105,12 +107,13 @@ impl SitePace {
 
 /// The pace of a front-end whose sites need this.
 pub(super) fn pace(needs: impl Iterator<Item = Duration>, shortest: Duration) -> Pace {
-    let need = needs.min().unwrap_or(HEARTBEAT);
+    let need = needs.min();
     // Nothing is read more often than is wanted, however seldom that is.
-    let read = need.min(HEARTBEAT).max(shortest);
-    let tick = match need.is_zero() {
-        true => TICK_MIN,
-        false => need.clamp(TICK_CALM, HEARTBEAT),
+    let read = need.unwrap_or(HEARTBEAT).min(HEARTBEAT).max(shortest);
+    let tick = match need {
+        None => TICK_SILENT,
+        Some(Duration::ZERO) => TICK_MIN,
+        Some(need) => need.clamp(TICK_CALM, HEARTBEAT),
     };
     Pace { read, tick }
 }
@@ -139,7 +142,7 @@ mod tests {
         assert_eq!(need(&site(10.0, 0.0)), None);
         assert_eq!(need(&site(10.0, 0.01)), None);
         let silent = pace([].into_iter(), MS);
-        assert_eq!((silent.read, silent.tick), (HEARTBEAT, HEARTBEAT));
+        assert_eq!((silent.read, silent.tick), (HEARTBEAT, TICK_SILENT));
     }
 
     #[test]

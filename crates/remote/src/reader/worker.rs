@@ -39,6 +39,9 @@ const MESSAGE_BYTES: usize = HEADER_BYTES + LINES_BYTES;
 /// Time for more answers to come in after the first ones. Without it each answer would wake
 /// the thread. It blurs the round trip by as much.
 const NAP: Duration = Duration::from_micros(50);
+/// Where reads are far apart all answers come in while the thread sleeps, for this part of an interval and this long at most.
+const NAP_PART: u32 = 20;
+const NAP_MAX: Duration = Duration::from_millis(2);
 /// How often the statistics are brought up to date.
 const STATS_EVERY: Duration = Duration::from_millis(100);
 
@@ -377,12 +380,19 @@ impl Worker {
     /// an answer does: so it sleeps once all answers of this slot are there, and else is woken
     /// by the first one and lets the others come in meanwhile.
     fn receive_until(&mut self, buffers: &mut Buffers, deadline: Timestamp) {
+        let nap = (self.interval_now() / NAP_PART).min(NAP_MAX);
+        if nap > NAP && self.awaited > 0 {
+            if self.wait(nap, false) {
+                return;
+            }
+            self.receive(buffers);
+        }
         while !self.stopped() {
             let now = clock::now();
             if now >= deadline {
                 return;
             }
-            if self.wait(deadline.since(now)) {
+            if self.wait(deadline.since(now), self.awaited > 0) {
                 return;
             }
             if self.awaited == 0 {
@@ -396,8 +406,8 @@ impl Worker {
         }
     }
 
-    /// Waits for an answer if any is awaited; whether the bell has rung.
-    fn wait(&self, rest: Duration) -> bool {
+    /// Waits for the bell, and for an answer if that is wanted; whether the bell has rung.
+    fn wait(&self, rest: Duration, for_answers: bool) -> bool {
         let rest = clock::timespec(rest);
         let bell = PollFd::from_borrowed_fd(self.shared.bell.as_fd(), PollFlags::IN);
         // Whether an answer came, the time is over or a signal did: the caller looks itself.
@@ -406,7 +416,7 @@ impl Worker {
             wanted.last().is_some_and(|bell| !bell.revents().is_empty())
         };
         let rung = match self.sockets.as_slice() {
-            _ if self.awaited == 0 => rung(&mut [bell]),
+            _ if !for_answers => rung(&mut [bell]),
             [one] => rung(&mut [one.wanted(), bell]),
             [one, other, ..] => rung(&mut [one.wanted(), other.wanted(), bell]),
             [] => rung(&mut [bell]),
