@@ -5,6 +5,7 @@
 //! bursts    rate r * peak in a burst, r * (1 - share * peak) / (1 - share) between two
 //! step      rate r before, r * times from a moment on
 //! surge     the same, and r again after a while
+//! closed    each of so many clients when it has its answer and has thought: from outside, by `again`
 //! ```
 //!
 //! Lengths of bursts and of what lies between are exponential, so the mean rate is r. A burst
@@ -56,7 +57,7 @@ impl ArrivalTimes {
             steps: Vec::new(),
         };
         let (peak, share, length) = match *arrivals {
-            Arrivals::Poisson => return plain,
+            Arrivals::Poisson | Arrivals::Closed { .. } => return plain,
             Arrivals::Step { at, times } => {
                 let steps = vec![(now + at.as_secs_f64(), rate * times)];
                 return Self { steps, ..plain };

@@ -40,6 +40,17 @@ impl Invention {
     }
 }
 
+/// What a CPU under a quota does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AtWork {
+    /// Nothing, or the quota is used up.
+    No,
+    /// It runs a request.
+    Request,
+    /// It runs a neighbour.
+    Neighbour,
+}
+
 /// See the module. CPU time is in thousandths of a nanosecond: CPUs are in thousandths.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NodeCounters {
@@ -60,6 +71,8 @@ pub(crate) struct NodeCounters {
     pub(crate) antagonists: u32,
     /// Whether the CPUs stand still.
     pub(crate) stopped: bool,
+    /// What the one CPU does, where a kernel shares it out.
+    pub(crate) at_work: Option<AtWork>,
     pub(crate) completions: u64,
     busy_milli_ns: u64,
     /// The requests' part of it.
@@ -83,6 +96,7 @@ impl NodeCounters {
             unaccepted: 0,
             antagonists: 0,
             stopped: false,
+            at_work: None,
             completions: 0,
             busy_milli_ns: 0,
             own_milli_ns: 0,
@@ -204,13 +218,21 @@ impl NodeCounters {
         if self.stopped {
             return 0;
         }
+        match self.at_work {
+            None => {}
+            Some(AtWork::No) => return 0,
+            Some(AtWork::Request | AtWork::Neighbour) => return 1000,
+        }
         (u64::from(self.runnable()) * 1000).min(self.cores_milli.into())
     }
 
     /// The requests' part of the CPU time that all tasks used.
     fn own_part(&self, used: u64) -> u64 {
-        if self.antagonists == 0 {
+        if self.antagonists == 0 || self.at_work == Some(AtWork::Request) {
             return used;
+        }
+        if self.at_work.is_some() {
+            return 0;
         }
         used / u64::from(self.runnable()) * u64::from(self.running)
     }

@@ -27,6 +27,8 @@ mod fault;
 pub mod file;
 mod file_table;
 mod front_end;
+mod kernel;
+pub mod lab;
 pub mod matrix;
 pub mod model;
 pub mod moves;

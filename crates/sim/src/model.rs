@@ -151,6 +151,14 @@ pub enum Arrivals {
         /// Rate then over the rate before.
         times: f64,
     },
+    /// A closed loop: so many clients, each of which asks again as soon as it has its answer and
+    /// has thought it over. The site's load is what comes of that, and not what it says.
+    Closed {
+        /// How many.
+        clients: u32,
+        /// Mean time between an answer and the next request, exponential; zero: none.
+        think: Duration,
+    },
     /// The site's rate, and for a while so many times that.
     Surge {
         /// Since the start.

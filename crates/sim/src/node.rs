@@ -71,7 +71,8 @@ impl Node {
     ) -> Self {
         let mut node = Self {
             processor: Processor::new(model.cores, model.speed, 1, now)
-                .with_overload(model.overload),
+                .with_overload(model.overload)
+                .with_kernel(model.kernel),
             prng: Stream::Antagonist(number).prng(seed),
             condition: Condition::Well,
             held: Vec::new(),
@@ -112,7 +113,8 @@ impl Node {
         // Another generation: its counters start anew when it revives.
         self.generation += 1;
         self.processor = Processor::new(model.cores, model.speed, self.generation, now)
-            .with_overload(model.overload);
+            .with_overload(model.overload)
+            .with_kernel(model.kernel);
         self.processor.set_antagonists(now, antagonists);
         self.io = IoChannels::new(model.io_channels);
         self.workers = IoChannels::new(model.workers);

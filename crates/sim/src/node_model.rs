@@ -8,6 +8,7 @@ use tidegate_core::topology::SiteId;
 
 use crate::counters::Scope;
 use crate::file_table::FileTable;
+use crate::kernel::Kernel;
 use crate::model::Antagonist;
 use crate::processor::Overload;
 
@@ -26,6 +27,9 @@ pub struct NodeModel {
     pub weight: f32,
     /// What else runs there.
     pub antagonist: Option<Antagonist>,
+    /// How its one CPU is shared out, where a kernel is modelled; none: evenly. Such a node has no antagonist,
+    /// no host's mates and does not change its speed.
+    pub kernel: Option<Kernel>,
     /// The host that it is on, if it shares its CPUs with the other nodes of the same number; a record of
     /// the whole node is then of the whole host. Such nodes have no antagonist.
     pub host: Option<u32>,
@@ -64,6 +68,7 @@ impl NodeModel {
             speed: 1.0,
             weight: 1.0,
             antagonist: None,
+            kernel: None,
             host: None,
             io_channels: None,
             io_slowness: 1.0,

@@ -26,13 +26,12 @@ use std::time::Duration;
 use tidegate_core::record::{LoadRecord, Sources};
 use tidegate_core::time::{Timestamp, nanos};
 
-use crate::counters::{NodeCounters, Scope};
+use crate::counters::{AtWork, NodeCounters, Scope};
+pub use crate::kernel::TaskId;
+use crate::kernel::{Kernel, RunQueue};
 
 /// Virtual time closer to a task's end than this counts as reached: floating point's due.
 const END_TOLERANCE_NS: f64 = 1e-3;
-
-/// The caller's number for a request.
-pub type TaskId = u64;
 
 /// A request that has got all the CPU time that it wanted, or all that it wanted before IO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +75,8 @@ pub struct Processor {
     overload: Overload,
     virtual_ns: f64,
     requests: BinaryHeap<Reverse<Running>>,
+    /// Shares the CPU out instead, where a kernel is modelled.
+    run_queue: Option<RunQueue>,
     arrived: u64,
     completed: VecDeque<Completion>,
 }
@@ -91,6 +92,7 @@ impl Processor {
             overload: Overload::default(),
             virtual_ns: 0.0,
             requests: BinaryHeap::new(),
+            run_queue: None,
             arrived: 0,
             completed: VecDeque::new(),
         }
@@ -100,6 +102,15 @@ impl Processor {
     #[must_use]
     pub fn with_overload(mut self, overload: Overload) -> Self {
         self.overload = overload;
+        self
+    }
+
+    /// Its CPU, which is one, is shared out by a kernel.
+    #[must_use]
+    pub fn with_kernel(mut self, kernel: Option<Kernel>) -> Self {
+        let (cores, at) = (self.cores(), self.counters.at);
+        self.run_queue = kernel.map(|it| RunQueue::new(it, cores, self.speed, at));
+        self.count();
         self
     }
 
@@ -134,6 +145,11 @@ impl Processor {
 
     fn run(&mut self, now: Timestamp, task: TaskId, demand: Duration, last: bool) {
         self.advance(now);
+        if let Some(queue) = &mut self.run_queue {
+            queue.arrive(task, demand, last);
+            self.count();
+            return;
+        }
         if self.requests.is_empty() {
             // No end in virtual time is held: start over, and lose no precision.
             self.virtual_ns = 0.0;
@@ -171,6 +187,11 @@ impl Processor {
     /// in the requests in flight: cancelling is rare.
     pub fn cancel(&mut self, now: Timestamp, task: TaskId) -> bool {
         self.advance(now);
+        if let Some(queue) = &mut self.run_queue {
+            let cancelled = queue.cancel(task);
+            self.count();
+            return cancelled;
+        }
         let before = self.requests.len();
         self.requests
             .retain(|Reverse(running)| running.task != task);
@@ -181,6 +202,10 @@ impl Processor {
     /// Lets time pass up to `now`; requests that end on the way wait in
     /// [`Processor::poll_completed`]. A time before the last one changes nothing.
     pub fn advance(&mut self, now: Timestamp) {
+        if self.run_queue.is_some() {
+            self.schedule(now);
+            return;
+        }
         while let Some(due) = self.next_completion() {
             if due > now {
                 break;
@@ -196,8 +221,12 @@ impl Processor {
         self.completed.pop_front()
     }
 
-    /// When the next request ends, or begins to wait, if nothing changes before.
+    /// When the next request ends, or begins to wait, if nothing changes before; under a kernel not
+    /// before that.
     pub fn next_completion(&self) -> Option<Timestamp> {
+        if let Some(queue) = &self.run_queue {
+            return queue.look_again();
+        }
         let Reverse(first) = self.requests.peek()?;
         if self.counters.stopped {
             return None;
@@ -251,7 +280,37 @@ impl Processor {
         &self.counters
     }
 
+    /// Lets time pass under a kernel.
+    fn schedule(&mut self, now: Timestamp) {
+        while let Some(queue) = &mut self.run_queue {
+            let event = queue.step(now);
+            let at = queue.now();
+            self.counters.pass(at);
+            let Some(ended) = event else { break };
+            if let Some(ended) = ended {
+                if ended.last {
+                    self.counters.completions += 1;
+                } else {
+                    self.counters.waiting += 1;
+                }
+                let task = ended.task;
+                self.completed.push_back(Completion { task, at });
+            }
+            self.count();
+        }
+    }
+
     fn count(&mut self) {
+        if let Some(queue) = &self.run_queue {
+            self.counters.running = queue.requests();
+            self.counters.antagonists = queue.pairs();
+            self.counters.at_work = Some(match queue.running() {
+                None => AtWork::No,
+                Some(true) => AtWork::Request,
+                Some(false) => AtWork::Neighbour,
+            });
+            return;
+        }
         self.counters.running = u32::try_from(self.requests.len()).unwrap_or(u32::MAX);
     }
 

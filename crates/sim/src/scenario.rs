@@ -18,6 +18,7 @@ use tidegate_core::topology::{AdminState, NodeId, SoftLimits};
 pub use crate::counters::{Invention, Scope};
 pub use crate::fault::{Fault, FaultKind, Leave, NodeOverride};
 pub use crate::file_table::FileTable;
+pub use crate::kernel::Kernel;
 use crate::model::{Antagonist, Arrivals, Demand};
 pub use crate::node_model::{Answer, Cold, NodeModel, Records, Warming};
 

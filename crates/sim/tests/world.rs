@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tidegate_core::policy::{PolicyConfig, PolicyKind};
 use tidegate_core::topology::{AdminState, NodeId};
-use tidegate_sim::model::{Antagonist, Demand};
+use tidegate_sim::model::{Antagonist, Arrivals, Demand};
 use tidegate_sim::report::Report;
 use tidegate_sim::scenario::{Fault, FaultKind, Invention, NodeOverride, Scenario, Scope};
 use tidegate_sim::world::run;
@@ -271,4 +271,23 @@ fn auto_never_takes_unknown_for_idle() {
             assert!(most as f64 <= 1.5 * fair, "seed {seed}: {report}");
         }
     }
+}
+
+/// A closed loop offers what is answered: so many requests are in flight at any time.
+#[test]
+fn a_closed_loop_keeps_so_many_requests_in_flight() {
+    let closed = |think: Duration| {
+        Scenario::new(4, 2, 0.5).requests(4000).sites(|site| {
+            site.arrivals = Arrivals::Closed { clients: 32, think };
+        })
+    };
+    // 16 CPUs and 10 ms a request; Little's law has the rest.
+    let busy = ran(&closed(Duration::ZERO), PolicyKind::Auto);
+    let rate = busy.completed as f64 / busy.lasted.as_secs_f64();
+    assert!((1500.0..1600.0).contains(&rate), "{rate}");
+    let mean = busy.latencies.mean().as_secs_f64();
+    assert!((rate * mean - 32.0).abs() < 1.0, "{rate} {mean}");
+    let idle = ran(&closed(Duration::from_secs(1)), PolicyKind::Auto);
+    let rate = idle.completed as f64 / idle.lasted.as_secs_f64();
+    assert!((27.0..33.0).contains(&rate), "{rate}");
 }

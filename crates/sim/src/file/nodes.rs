@@ -57,6 +57,7 @@ fn group(table: &NodesTable, sites: usize, nodes: &mut Vec<NodeModel>) -> Checke
         None => 0,
     };
     let model = NodeModel {
+        kernel: None,
         site: SiteId(site),
         cores: 1.0,
         speed: 1.0,

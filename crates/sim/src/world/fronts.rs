@@ -13,6 +13,7 @@ use tidegate_core::topology::{NodeId, SiteId};
 use super::{Choosers, START, World};
 use crate::checks::Violation;
 use crate::front_end::FrontEnd;
+use crate::model::Arrivals;
 use crate::queue::Event;
 use crate::requests::{TryOutcome, Wanted};
 use crate::scenario::HeldBy;
@@ -29,7 +30,24 @@ enum Chosen {
 }
 
 impl World<'_> {
+    /// A client of a closed loop has its answer: when it asks for the next one. Others do not wait.
+    pub(super) fn ask_again(&mut self, site: u32) {
+        let Arrivals::Closed { think, .. } = self.scenario.sites[site as usize].arrivals else {
+            return;
+        };
+        let prng = &mut self.arrivals[site as usize].prng;
+        let thinks = match think.is_zero() {
+            true => Duration::ZERO,
+            false => Duration::from_secs_f64(prng.exponential(think.as_secs_f64())),
+        };
+        self.queue
+            .schedule(self.now + thinks, Event::Arrival { site });
+    }
+
     pub(super) fn schedule_arrival(&mut self, site: u32) {
+        if let Arrivals::Closed { .. } = self.scenario.sites[site as usize].arrivals {
+            return;
+        }
         let arrivals = &mut self.arrivals[site as usize];
         let at = arrivals.times.draw(&mut arrivals.prng);
         self.queue.schedule(at, Event::Arrival { site });
@@ -78,6 +96,7 @@ impl World<'_> {
             }
             Chosen::Nowhere => {
                 self.measures.totals(site).rejected += 1;
+                self.ask_again(site);
                 Ok(())
             }
             Chosen::Later => {
@@ -109,7 +128,10 @@ impl World<'_> {
                     let node = self.global(number, ticket.node);
                     self.send(wanted, node, Some(ticket))?;
                 }
-                Decision::Reject(_) => totals.rejected += 1,
+                Decision::Reject(_) => {
+                    totals.rejected += 1;
+                    self.ask_again(wanted.site);
+                }
                 Decision::Wait => {
                     return Err(self.violation(format!("{id:?} waits on and was told of")));
                 }
@@ -340,6 +362,7 @@ impl World<'_> {
             }
         }
         self.measures.ended(&wanted, ended, self.now);
+        self.ask_again(wanted.site);
         self.serve_waiting(wanted.front_end)
     }
 

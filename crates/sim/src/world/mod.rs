@@ -34,7 +34,7 @@ use crate::chooser::Chooser;
 use crate::due::Due;
 use crate::fault::{Spell, spells};
 use crate::front_end::{FrontEnd, subsets};
-use crate::model::Stream;
+use crate::model::{Arrivals, Stream};
 use crate::node::Node;
 use crate::oracle::Oracle;
 use crate::queue::{Event, Queue};
@@ -177,7 +177,17 @@ impl<'a> World<'a> {
         }
         self.queue.schedule(START + measures::WINDOW, Event::Window);
         for site in 0..self.arrivals.len() as u32 {
-            self.schedule_arrival(site);
+            match self.scenario.sites[site as usize].arrivals {
+                Arrivals::Closed { clients, .. } => {
+                    for _ in 0..clients {
+                        self.ask_again(site);
+                    }
+                }
+                Arrivals::Poisson
+                | Arrivals::Bursts { .. }
+                | Arrivals::Step { .. }
+                | Arrivals::Surge { .. } => self.schedule_arrival(site),
+            }
         }
         self.wake_who_limits();
     }

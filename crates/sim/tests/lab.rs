@@ -1,0 +1,90 @@
+//! The simulator orders policies as the lab's kernel does: `loaded-nodes` of `results/loaded-nodes.md`.
+
+use tidegate_sim::lab::{Arm, CLIENTS, loaded_nodes};
+use tidegate_sim::world::run;
+
+/// Requests per second that the lab measured, each within about a tenth.
+const MEASURED: [(u32, [(&str, f64); 4]); 3] = [
+    (
+        0,
+        [
+            ("random", 103.3),
+            ("round_robin", 114.4),
+            ("ulm", 115.6),
+            ("klm", 120.6),
+        ],
+    ),
+    (
+        4,
+        [
+            ("random", 50.52),
+            ("round_robin", 59.31),
+            ("ulm", 70.4),
+            ("klm", 75.45),
+        ],
+    ),
+    (
+        8,
+        [
+            ("random", 40.23),
+            ("round_robin", 40.34),
+            ("ulm", 42.71),
+            ("klm", 39.76),
+        ],
+    ),
+];
+
+/// Requests per second with so many loaded nodes: a closed loop has its clients in flight all the time.
+fn throughput(loaded: u32, name: &str) -> f64 {
+    let arms = Arm::all();
+    let arm = arms.iter().find(|arm| arm.name == name);
+    let arm = arm.unwrap_or_else(|| panic!("no arm {name}"));
+    let scenario = loaded_nodes(loaded, arm).requests(3000).seed(7);
+    let report = run(&scenario, arm.policy).unwrap_or_else(|violation| panic!("{violation}"));
+    assert_eq!(report.completed, 3000, "{name}");
+    f64::from(CLIENTS) / report.latencies.mean().as_secs_f64()
+}
+
+/// What the nodes' network stacks and agents take there is not modelled, so all are some percent faster.
+#[test]
+fn throughputs_are_those_of_the_lab() {
+    for (loaded, measured) in MEASURED {
+        for (name, in_lab) in measured {
+            let ratio = throughput(loaded, name) / in_lab;
+            assert!((0.9..1.3).contains(&ratio), "{loaded} {name}: {ratio:.2}");
+        }
+    }
+}
+
+#[test]
+fn schemes_that_read_loads_are_ahead_where_half_of_the_nodes_are_loaded() {
+    let blind = throughput(4, "round_robin").max(throughput(4, "random"));
+    for name in ["ulm", "klm", "auto"] {
+        let gain = throughput(4, name) / blind;
+        assert!(gain > 1.1, "{name}: {gain:.2}");
+    }
+}
+
+#[test]
+fn auto_is_ahead_of_all_where_no_node_is_loaded() {
+    let auto = throughput(0, "auto");
+    for arm in Arm::all().iter().filter(|arm| arm.name != "auto") {
+        let ratio = auto / throughput(0, arm.name);
+        assert!(ratio > 1.05, "{}: {ratio:.2}", arm.name);
+    }
+}
+
+/// Where all are loaded none can be spared: the lab's arms are within its scatter of each other.
+#[test]
+fn no_policy_is_far_ahead_where_all_nodes_are_loaded() {
+    let all: Vec<f64> = Arm::all()
+        .iter()
+        .map(|arm| throughput(8, arm.name))
+        .collect();
+    let (least, most) = all
+        .iter()
+        .fold((f64::INFINITY, 0.0f64), |(least, most), it| {
+            (it.min(least), it.max(most))
+        });
+    assert!(most / least < 1.15, "{all:?}");
+}
