@@ -65,6 +65,10 @@ const UNSAFE_ALLOWED: &[(&str, &str)] = &[
         "counts allocations, and GlobalAlloc is an unsafe trait",
     ),
     (
+        "crates/proxy/tests/allocations.rs",
+        "counts allocations, and GlobalAlloc is an unsafe trait",
+    ),
+    (
         "crates/proxy/tests/memory.rs",
         "counts allocated bytes, and GlobalAlloc is an unsafe trait",
     ),

@@ -42,6 +42,17 @@ impl Folder {
         }
     }
 
+    /// Counts one more request of a place. False if it has to be [folded](Self::add) itself: then nothing was counted.
+    pub(super) fn add_to(&mut self, place: Place, weight: Weight) -> bool {
+        match place {
+            Place::Pattern(index) => {
+                let counted = self.weights.get_mut(usize::from(index));
+                counted.map(|it| it.add(weight)).is_some()
+            }
+            Place::Leaf(leaf) => self.tree.add_to(leaf, weight),
+        }
+    }
+
     /// Where requests of that place belong by now; none if it gave way.
     pub fn resolve(&self, place: Place) -> Option<Place> {
         match place {

@@ -98,7 +98,24 @@ impl ClassTable {
 
     /// Counts a request and gives its class.
     pub fn add(&mut self, request: &Request<'_>, weight: Weight) -> ClassId {
-        match self.folder.add(request, weight) {
+        self.fold(request, weight).1
+    }
+
+    /// The same, and where it belongs: there the next ones that are alike are counted for less ([`add_to`](Self::add_to)).
+    pub fn fold(&mut self, request: &Request<'_>, weight: Weight) -> (Place, ClassId) {
+        let place = self.folder.add(request, weight);
+        (place, self.class_of(place))
+    }
+
+    /// Counts a request, or more of it, that is like one which belonged there, and gives its class; none if it has to be
+    /// [folded](Self::fold) itself, and then nothing was counted.
+    pub fn add_to(&mut self, place: Place, weight: Weight) -> Option<ClassId> {
+        let counted = self.folder.add_to(place, weight);
+        counted.then(|| self.class_of(place))
+    }
+
+    fn class_of(&mut self, place: Place) -> ClassId {
+        match place {
             Place::Pattern(index) => ClassId(1 + index),
             Place::Leaf(leaf) => match self.by_leaf.get(&leaf) {
                 Some(class) => *class,

@@ -67,6 +67,44 @@ fn many_children_of_equal_weight_become_one() {
     assert!(leaves.iter().all(|leaf| tree.resolve(*leaf) == place));
 }
 
+/// Pages that come and go, are merged and come out again: counted where others like them were, they make the same tree.
+#[test]
+fn a_request_that_is_counted_where_its_like_was_is_counted_as_if_it_were_folded() {
+    let mut shortcuts = 0;
+    for seed in 0..20 {
+        let mut prng = Prng::new(seed);
+        let (mut folded, mut counted) = (tree(), tree());
+        let mut places = std::collections::BTreeMap::new();
+        for _ in 0..3000 {
+            // Few are asked for often, many once.
+            let page = (1.0 / (prng.unit() + 1e-3)) as usize;
+            let target = match prng.below(3) {
+                0 => format!("/wiki/title-{page}/edit?as={page}"),
+                1 => format!("/wiki/title-{page}"),
+                _ => format!("/shop/{page}/a.png"),
+            };
+            let seconds = prng.exponential(0.01 * page as f64);
+            let weight = match prng.below(2) {
+                0 => Weight::ARRIVAL,
+                _ => Weight::finished(seconds),
+            };
+            let request = get(&target);
+            let leaf = folded.add(&request, weight);
+            let known = places.get(&target).copied();
+            let known = known.filter(|it| counted.add_to(*it, weight));
+            shortcuts += u32::from(known.is_some());
+            let other = known.unwrap_or_else(|| counted.add(&request, weight));
+            assert_eq!(folded.name(leaf), counted.name(other), "seed {seed}");
+            places.insert(target, other);
+        }
+        counted.check();
+        assert_eq!(names(&folded), names(&counted), "seed {seed}");
+        let leaves = |tree: &PathTree| tree.leaves().collect::<Vec<_>>();
+        assert_eq!(leaves(&folded), leaves(&counted), "seed {seed}");
+    }
+    assert!(shortcuts > 10_000, "{shortcuts}");
+}
+
 #[test]
 fn a_child_with_many_requests_keeps_its_name() {
     let mut tree = tree();

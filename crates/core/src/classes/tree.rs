@@ -161,6 +161,31 @@ impl PathTree {
         self.leaf(at)
     }
 
+    /// Counts one more request of a leaf, as [`add`](Self::add) would a request that was like one of its own. False if only the request
+    /// itself says where it belongs by now: the leaf was merged or gave way, or names are watched on its way. Then nothing was counted.
+    pub(super) fn add_to(&mut self, leaf: Leaf, weight: Weight) -> bool {
+        if self.resolve(leaf) != Some(leaf) {
+            return false;
+        }
+        let mut at = leaf.index;
+        while at != ROOT {
+            let parent = self.node(at).parent;
+            if self.node(parent).rest == Some(at) {
+                return false;
+            }
+            at = parent;
+        }
+        at = leaf.index;
+        self.node_mut(at).here.add(weight);
+        while at != ROOT {
+            let node = self.node_mut(at);
+            node.below.add(weight);
+            at = node.parent;
+        }
+        self.node_mut(ROOT).below.add(weight);
+        true
+    }
+
     /// The leaf that stands for the requests of this one since merges; none if it gave way.
     pub fn resolve(&self, leaf: Leaf) -> Option<Leaf> {
         let node = self.nodes.get(leaf.index as usize)?;

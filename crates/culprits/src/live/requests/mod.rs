@@ -5,6 +5,7 @@
 //! the site that was alone, with their numbers and all that is known of them.
 
 mod fare;
+mod known;
 mod shipped;
 
 use std::collections::{HashMap, VecDeque};
@@ -12,7 +13,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tidegate_core::classes::{
-    self, Change, ClassId, ClassTable, Pattern, SLOTS, TreeConfig, Weight, Words,
+    self, Change, ClassId, ClassTable, Pattern, Place, SLOTS, TreeConfig, Weight, Words,
 };
 use tidegate_core::culprits::{Discovery, Request, RequestEvent};
 use tidegate_core::time::Timestamp;
@@ -21,6 +22,7 @@ use super::exchange::{Outbox, Peer, SILENT};
 use super::front_end::RequestEvents;
 use crate::evidence::Lived;
 use fare::{Fared, LATENCY_WINDOW};
+use known::{ById, KnownWords};
 
 /// How long ended requests are kept.
 const KEPT: Duration = Duration::from_secs(60);
@@ -37,11 +39,12 @@ const RANK_EVERY: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct Requests {
     table: ClassTable,
+    known: KnownWords,
     /// By number; a place is a name's for good.
     sites: Vec<SiteName>,
     /// What was said of sites that are not known yet, and all that was said since.
     early: Vec<RequestEvent>,
-    in_progress: HashMap<u64, Begun>,
+    in_progress: HashMap<u64, Begun, ById>,
     ended: VecDeque<Lived>,
     /// How the last ones fared that ended or were refused.
     late: VecDeque<Fared>,
@@ -65,6 +68,7 @@ struct SiteName {
 #[derive(Clone, Copy, Debug)]
 struct Begun {
     class: ClassId,
+    place: Place,
     asked: Timestamp,
     sent: Timestamp,
     site: u32,
@@ -76,9 +80,10 @@ impl Requests {
     pub(super) fn new(patterns: Vec<Pattern>, peers: &[SocketAddr]) -> Self {
         Self {
             table: ClassTable::new(patterns, TreeConfig::default()),
+            known: KnownWords::default(),
             sites: Vec::new(),
             early: Vec::new(),
-            in_progress: HashMap::new(),
+            in_progress: HashMap::default(),
             ended: VecDeque::new(),
             late: VecDeque::new(),
             counts: vec![0; SLOTS],
@@ -109,6 +114,7 @@ impl Requests {
         let alone = self.sites.first().filter(|_| was_one && self.are_several());
         let name = alone?.name.clone();
         self.table.rename_site("", &name);
+        self.known = KnownWords::default();
         Some(name)
     }
 
@@ -228,9 +234,10 @@ impl Requests {
                 words,
             } => {
                 if self.in_progress.len() < IN_PROGRESS_MAX {
-                    let class = self.fold(site.0, &words, Weight::ARRIVAL);
+                    let (place, class) = self.fold(site.0, &words, Weight::ARRIVAL);
                     let begun = Begun {
                         class,
+                        place,
                         asked,
                         sent: at,
                         site: site.0,
@@ -245,7 +252,10 @@ impl Requests {
                     let count = &mut self.counts[begun.class.index()];
                     *count = count.saturating_sub(1);
                     let seconds = at.seconds_since(begun.sent);
-                    self.fold(begun.site, &begun.words, Weight::time(seconds));
+                    let time = Weight::time(seconds);
+                    if self.table.add_to(begun.place, time).is_none() {
+                        self.fold_anew(begun.site, &begun.words, time);
+                    }
                     self.outbox.add(begun.words, begun.site, begun.sent, at);
                     self.end(begun.class, begun.sent, at, discovery);
                     let waited = begun.sent.seconds_since(begun.asked);
@@ -253,7 +263,7 @@ impl Requests {
                 }
             }
             RequestEvent::Refused { at, site, words } => {
-                let class = self.fold(site.0, &words, Weight::default());
+                let (_, class) = self.fold(site.0, &words, Weight::default());
                 self.note(class, at, None);
             }
         }
@@ -277,11 +287,23 @@ impl Requests {
         self.ended.push_back(Lived { class, sent, ended });
     }
 
-    fn fold(&mut self, site: u32, words: &Words, weight: Weight) -> ClassId {
+    /// Counts a request: where others with the same words were counted, if that is known.
+    fn fold(&mut self, site: u32, words: &Words, weight: Weight) -> (Place, ClassId) {
+        if let Some(place) = self.known.place(site, words)
+            && let Some(class) = self.table.add_to(place, weight)
+        {
+            return (place, class);
+        }
+        let folded = self.fold_anew(site, words, weight);
+        self.known.note(site, words, folded.0);
+        folded
+    }
+
+    fn fold_anew(&mut self, site: u32, words: &Words, weight: Weight) -> (Place, ClassId) {
         let own = self.sites.get(site as usize).filter(|_| self.are_several());
         let site = own.map_or("", |it| it.name.as_str());
         let (method, target) = (words.method(), words.target());
-        self.table.add(
+        self.table.fold(
             &classes::Request {
                 site,
                 method,
