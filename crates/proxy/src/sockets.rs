@@ -60,6 +60,7 @@ pub struct ListenerSockets {
 pub(crate) fn adopt(socket: OwnedFd, keepalive: Duration) -> io::Result<Socket> {
     let socket = Socket::from(socket);
     socket.set_nonblocking(true)?;
+    socket.set_tcp_nodelay(true)?;
     socket.set_tcp_keepalive(&probes(keepalive))?;
     // A service manager's has another one.
     socket.listen(BACKLOG)?;
@@ -119,7 +120,8 @@ fn socket(address: SocketAddr, keepalive: Duration) -> io::Result<Socket> {
     let domain = Domain::for_address(address);
     let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
-    // Accepted sockets inherit it.
+    // Accepted sockets inherit both. Without the first small answers wait for acknowledgements.
+    socket.set_tcp_nodelay(true)?;
     socket.set_tcp_keepalive(&probes(keepalive))?;
     Ok(socket)
 }
@@ -211,10 +213,11 @@ mod tests {
     }
 
     #[test]
-    fn connections_are_probed_that_are_silent() {
+    fn accepted_sockets_have_the_options_of_their_listener() {
         let listener = first((Ipv4Addr::LOCALHOST, 0).into(), PortSharing::Own).unwrap();
         let _client = TcpStream::connect(address(&listener)).unwrap();
         let (accepted, _) = listener.accept().unwrap();
+        assert!(accepted.tcp_nodelay().unwrap());
         assert!(accepted.keepalive().unwrap());
         assert_eq!(accepted.tcp_keepalive_time().unwrap(), KEEPALIVE);
         assert_eq!(accepted.tcp_keepalive_interval().unwrap(), KEEPALIVE / 6);

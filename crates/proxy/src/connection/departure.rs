@@ -14,6 +14,8 @@
 //! | gets its answer, which had begun before the end | it has left, if nothing moves for a while: what is sent finds out otherwise |
 //! | gets its answer, which had not | it is answered |
 
+use std::cell::Cell;
+
 /// The interim response that finds out.
 pub(crate) const PROBE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 /// Ticks that a node may take before its client is asked. Most answers are there before.
@@ -74,9 +76,52 @@ pub(crate) fn verdict(ended: EndedSending) -> DepartureVerdict {
     }
 }
 
+/// Since when a client's answer is awaited of whose socket the reactor does not know, and so cannot say that the client leaves.
+/// The reactor is to know of it once the answer takes longer than a tick: most are there before.
+#[derive(Debug)]
+pub(crate) struct Unseen(Cell<u64>);
+
+impl Default for Unseen {
+    fn default() -> Self {
+        Self(Cell::new(NEVER))
+    }
+}
+
+/// A tick that never comes.
+const NEVER: u64 = u64::MAX;
+
+impl Unseen {
+    /// Whether it is so for longer than a tick; it begins with the first look.
+    pub(crate) fn look(&self, tick: u64) -> bool {
+        self.0.set(self.0.get().min(tick));
+        self.is_long(tick)
+    }
+
+    /// The same, without a look.
+    #[inline]
+    pub(crate) fn is_long(&self, tick: u64) -> bool {
+        self.0.get() < tick
+    }
+
+    /// It is so no longer.
+    pub(crate) fn end(&self) {
+        self.0.set(NEVER);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_client_is_unseen_for_a_tick_and_no_longer() {
+        let unseen = Unseen::default();
+        assert!(!unseen.is_long(7), "nothing is awaited");
+        assert!(!unseen.look(7) && !unseen.look(7) && !unseen.is_long(7));
+        assert!(unseen.is_long(8) && unseen.look(8));
+        unseen.end();
+        assert!(!unseen.is_long(9) && !unseen.look(9));
+    }
 
     #[test]
     fn whoever_waits_is_asked_and_whoever_is_served_is_answered() {

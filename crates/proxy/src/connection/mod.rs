@@ -40,7 +40,7 @@ use crate::gate::throttle::Passed;
 use crate::record::reason::Reason;
 use crate::wire::inflow::Inflow;
 use crate::wire::proxy_header::Ends;
-use departure::{EndedSending, LOOK_TICKS, RequestStage};
+use departure::{EndedSending, LOOK_TICKS, RequestStage, Unseen};
 use eviction::Standing;
 use introduction::Introduction;
 
@@ -149,6 +149,8 @@ pub(crate) struct ClientConnection {
     /// The client has sent more than its present request, or ended its sending: whether it is still
     /// there is looked at by the clock.
     pub(crate) watched: Cell<bool>,
+    /// Its answer is awaited while the reactor does not know of its socket.
+    pub(crate) unseen: Unseen,
     /// The tick at which the client was seen to have ended its sending, and whether its answer had
     /// begun.
     ended: Cell<Option<(u64, bool)>>,
@@ -226,6 +228,7 @@ impl ClientConnection {
             refused: Cell::new(false),
             malformed: Cell::new(None),
             watched: Cell::new(false),
+            unseen: Unseen::default(),
             ended: Cell::new(None),
             probed: Cell::new(false),
             queued: Cell::new(false),
@@ -551,6 +554,9 @@ impl ClientConnection {
         if let Some(place) = &mut *self.place.borrow_mut() {
             place.on_tick(tick);
         }
+        if self.unseen.is_long(tick) && self.is_answered() {
+            self.wake();
+        }
         let unseen = self.watched.get() || (self.is_uploading() && !self.upload_waits.get());
         if unseen && tick.is_multiple_of(LOOK_TICKS) && self.is_answered() {
             self.wake();
@@ -696,6 +702,7 @@ impl ClientConnection {
         self.serial.set(self.serial.get() + 1);
         self.flushed.set(false);
         self.watched.set(false);
+        self.unseen.end();
         self.ended.set(None);
         self.probed.set(false);
         self.queued.set(false);

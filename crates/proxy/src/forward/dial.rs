@@ -45,7 +45,7 @@ pub(super) async fn dial(
             introduced.await.map_err(|_| Reason::ConnectFailed)?;
         }
         let Some(tls) = opening.tls else {
-            return Ok::<_, Reason>(Stream::Plain(stream));
+            return Ok::<_, Reason>(Stream::Plain(stream.into()));
         };
         // A handshake is large, and most requests have none.
         let shaken = Box::pin(tls.shake_hands(stream, key.address)).await;

@@ -36,6 +36,7 @@ use crate::config::listener::ListenerPlan;
 use crate::record::reason::Reason;
 use crate::request::Client;
 use crate::sockets::{is_own_fault, probes, stop_new};
+use crate::stream;
 use crate::wire::proxy_header::Ends;
 
 /// Pause after a failed accept: mostly too many open files, which others must close first.
@@ -58,6 +59,8 @@ pub(crate) struct Listener {
     plan: Arc<ArcSwap<ListenerPlan>>,
     /// The settings that its connections are probed by.
     followed: Cell<Option<u64>>,
+    /// Whether connections have its own options: those that waited while it was another program's may not.
+    is_inherited: Cell<bool>,
     /// A file that is given up when there is none for a connection that is to be refused.
     spare: Cell<Option<Socket>>,
 }
@@ -74,6 +77,7 @@ impl Listener {
             plan,
             spare: Cell::new(socket.try_clone().ok()),
             followed: Cell::new(None),
+            is_inherited: Cell::new(false),
             stream: TcpStream::from_std(socket.into())?,
         })
     }
@@ -95,7 +99,14 @@ impl Listener {
                     Err(error) if is_own_fault(&error) && !self.is_waited_at() => {
                         return Err(ErrorKind::WouldBlock.into());
                     }
-                    accepted => accepted?,
+                    Err(error) => {
+                        // None waits any more that is older than the listener's options.
+                        let is_none_left = error.kind() == ErrorKind::WouldBlock;
+                        self.is_inherited
+                            .set(self.is_inherited.get() || is_none_left);
+                        return Err(error);
+                    }
+                    Ok(accepted) => accepted,
                 };
                 if let Some(peer) = peer.as_socket() {
                     each(socket, peer);
@@ -211,26 +222,21 @@ fn admit(clients: &Rc<Clients>, socket: Socket, peer: SocketAddr, listener: &Lis
     match clients.seats.take().or_else(|| clients.evict()) {
         None => refuse(clients, socket, listener, Reason::TooManyConnections),
         Some(seat) => {
-            // Without it small answers wait for acknowledgements. A socket that does not take the
-            // option is one that its client has closed.
-            if socket.set_tcp_nodelay(true).is_err() {
+            // A socket that does not take the option is one that its client has closed.
+            if !listener.is_inherited.get() && socket.set_tcp_nodelay(true).is_err() {
                 return;
             }
-            match TcpStream::from_std(socket.into()) {
-                Ok(stream) => {
-                    let client = Client::new(
-                        Rc::clone(&clients.worker),
-                        peer.ip(),
-                        Rc::clone(&listener.removal),
-                        listener.plan.load_full(),
-                    );
-                    if clients.worker.sites.introduces() {
-                        introduce(&client, &stream, peer);
-                    }
-                    tokio::task::spawn_local(serve(Rc::clone(clients), stream, client, seat));
-                }
-                Err(_) => clients.worker.base.stats().accept_errors.add(1),
+            let socket = stream::Socket::Unwatched(socket.into());
+            let client = Client::new(
+                Rc::clone(&clients.worker),
+                peer.ip(),
+                Rc::clone(&listener.removal),
+                listener.plan.load_full(),
+            );
+            if clients.worker.sites.introduces() {
+                introduce(&client, &socket, peer);
             }
+            tokio::task::spawn_local(serve(Rc::clone(clients), socket, client, seat));
         }
     }
 }
@@ -238,8 +244,8 @@ fn admit(clients: &Rc<Clients>, socket: Socket, peer: SocketAddr, listener: &Lis
 /// Notes both ends of the connection, for headers that say them to nodes.
 #[cold]
 #[inline(never)]
-fn introduce(client: &Client, stream: &TcpStream, source: SocketAddr) {
-    if let Ok(destination) = stream.local_addr() {
+fn introduce(client: &Client, socket: &stream::Socket, source: SocketAddr) {
+    if let Ok(destination) = socket.local_addr() {
         client.connection.introduce(Ends {
             source,
             destination,

@@ -28,7 +28,7 @@ use crate::connection::TlsSession;
 use crate::record::reason::Reason;
 use crate::refusal::ready_made;
 use crate::request::{Client, enter_headless};
-use crate::stream::Stream;
+use crate::stream::{self, Stream};
 use crate::tls::{Handshake, HandshakeFailure, ServerTls, client_identity};
 
 /// The first byte of a record with a handshake in it (RFC 8446 §5.1).
@@ -38,10 +38,10 @@ const HANDSHAKE: u8 = 22;
 pub(super) async fn handshake(
     client: &Client,
     tls: &ServerTls,
-    stream: TcpStream,
+    socket: stream::Socket,
 ) -> Option<Stream> {
     let stats = client.worker.base.stats();
-    match shake_hands(client, tls, stream).await {
+    match shake_hands(client, tls, socket).await {
         Ok(stream) => Some(stream),
         Err(failure) => {
             stats.handshake_failures[failure.index()].add(1);
@@ -53,8 +53,9 @@ pub(super) async fn handshake(
 async fn shake_hands(
     client: &Client,
     tls: &ServerTls,
-    mut stream: TcpStream,
+    socket: stream::Socket,
 ) -> Result<Stream, HandshakeFailure> {
+    let mut stream = socket.into_watched().map_err(|_| HandshakeFailure::Gone)?;
     let linger_for = client.connection.settings.timeouts().linger;
     // A client that says nothing costs no memory for TLS.
     let readable = poll_fn(|context| stream.poll_read_ready(context));

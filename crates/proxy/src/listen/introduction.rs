@@ -21,13 +21,13 @@ use super::linger::linger;
 use crate::record::reason::Reason;
 use crate::refusal::ready_made;
 use crate::request::{Client, enter_headless};
+use crate::stream::Socket;
 use crate::wire::proxy_header::{Ends, ProxyHeader, read};
 
 /// The client of the connection, if it is served.
-pub(super) async fn introduced(
-    client: &Client,
-    mut stream: TcpStream,
-) -> Option<(Rc<Client>, TcpStream)> {
+pub(super) async fn introduced(client: &Client, socket: Socket) -> Option<(Rc<Client>, TcpStream)> {
+    // Without memory for one more there is nothing to be said to this client.
+    let mut stream = socket.into_watched().ok()?;
     let connection = &client.connection;
     let balancers = &connection.plan.balancers;
     let from = connection.client;

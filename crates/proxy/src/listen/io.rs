@@ -35,13 +35,12 @@ impl ClientIo {
     }
 
     /// Waits for something to read, and leaves it there.
-    pub(crate) fn poll_read_ready(&self, context: &mut Context<'_>) -> Poll<()> {
-        let reading = &mut self.connection.inflow.borrow_mut().reading;
+    pub(crate) fn poll_read_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Self { stream, connection } = self;
+        let reading = &mut connection.inflow.borrow_mut().reading;
         // What may be wrong here shows at the read.
         reading
-            .poll(context, |context| {
-                self.stream.socket().poll_read_ready(context)
-            })
+            .poll(context, |context| stream.socket()?.poll_read_ready(context))
             .map(drop)
     }
 
@@ -142,6 +141,12 @@ impl ClientIo {
         {
             return Ok(());
         }
+        if !self.stream.is_watched() {
+            if !connection.unseen.look(connection.base.tick()) {
+                return Ok(());
+            }
+            connection.unseen.end();
+        }
         if !connection.watched.get() {
             let reading = &mut connection.inflow.borrow_mut().reading;
             match reading.poll(context, |context| self.stream.poll_peek(context)) {
@@ -157,7 +162,7 @@ impl ClientIo {
     /// Looks at what the reactor knows of the socket, whatever is still unread.
     fn look(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         let ready = {
-            let socket = self.stream.socket();
+            let socket = self.stream.socket()?;
             let ready = pin!(socket.ready(Interest::READABLE | Interest::WRITABLE));
             match ready.poll(&mut Context::from_waker(Waker::noop())) {
                 Poll::Ready(ready) => ready?,
@@ -278,6 +283,10 @@ impl Write for ClientIo {
         if self.connection.begins_http2() {
             return Poll::Ready(Ok(()));
         }
-        self.socket().poll_shutdown(context)
+        match self.stream {
+            // It is closed behind this, which says the same; or lingers, and then that says it.
+            Stream::Plain(_) => Poll::Ready(Ok(())),
+            Stream::Tls(_) => self.socket().poll_shutdown(context),
+        }
     }
 }

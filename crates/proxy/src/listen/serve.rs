@@ -13,7 +13,6 @@ use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1::Connection;
 use hyper::service::{HttpService, service_fn};
-use tokio::net::TcpStream;
 
 use super::clients::{Clients, Registered};
 use super::handshake::handshake;
@@ -29,7 +28,7 @@ use crate::record::reason::Reason;
 use crate::refusal::ready_made;
 use crate::request::{Client, enter_headless};
 use crate::response::ResponseBody;
-use crate::stream::Stream;
+use crate::stream::{Socket, Stream};
 use crate::wire::client_body::ClientBody;
 use crate::worker::seats::Seat;
 
@@ -48,27 +47,27 @@ enum End {
 }
 
 /// Serves one connection.
-pub(crate) async fn serve(clients: Rc<Clients>, stream: TcpStream, client: Rc<Client>, seat: Seat) {
+pub(crate) async fn serve(clients: Rc<Clients>, socket: Socket, client: Rc<Client>, seat: Seat) {
     let mut registered = Registered::new(&clients, &client, seat);
-    let (client, stream) = match client.connection.plan.balancers.is_empty() {
-        true => (client, stream),
+    let (client, socket) = match client.connection.plan.balancers.is_empty() {
+        true => (client, socket),
         // In memory of its own, as below.
-        false => match Box::pin(introduced(&client, stream)).await {
+        false => match Box::pin(introduced(&client, socket)).await {
             Some((client, stream)) => {
                 registered.become_of(&client);
-                (client, stream)
+                (client, stream.into())
             }
             None => return,
         },
     };
     // Before a handshake, which costs more than all that comes before it.
-    let Some((_source, stream)) = within_limits(&client, stream).await else {
+    let Some((_source, socket)) = within_limits(&client, socket).await else {
         return;
     };
     let stream = match &client.connection.plan.tls {
-        None => Stream::Plain(stream),
+        None => Stream::Plain(socket),
         // In memory of its own, which is free again when it is over.
-        Some(tls) => match Box::pin(handshake(&client, tls, stream)).await {
+        Some(tls) => match Box::pin(handshake(&client, tls, socket)).await {
             Some(stream) => stream,
             None => return,
         },
@@ -95,12 +94,16 @@ pub(crate) async fn serve(clients: Rc<Clients>, stream: TcpStream, client: Rc<Cl
         }
         io = served.into_parts().io;
         clients.on_emptied();
-        poll_fn(|context| poll_idle(&client.connection, &io, context)).await;
+        poll_fn(|context| poll_idle(&client.connection, &mut io, context)).await;
     }
 }
 
 /// Waits until the client of an idle connection asks, or the connection is to end.
-fn poll_idle(connection: &ClientConnection, io: &ClientIo, context: &mut Context<'_>) -> Poll<()> {
+fn poll_idle(
+    connection: &ClientConnection,
+    io: &mut ClientIo,
+    context: &mut Context<'_>,
+) -> Poll<()> {
     connection.register(context.waker());
     match connection.cut.get() || connection.is_late() {
         true => Poll::Ready(()),
@@ -179,15 +182,12 @@ fn read_so_far(connection: &ClientConnection, read: &[u8]) -> Bytes {
 }
 
 /// The connection, and its place among those of its source; nothing if that has too many, and it was refused.
-async fn within_limits(
-    client: &Client,
-    stream: TcpStream,
-) -> Option<(Option<SourceSeat>, TcpStream)> {
+async fn within_limits(client: &Client, socket: Socket) -> Option<(Option<SourceSeat>, Socket)> {
     let (worker, connection) = (&client.worker, &client.connection);
     let clock = worker.base.clock.source();
     let begun = (worker.sources).begin(connection.client, &connection.settings, clock);
     match begun {
-        Ok(seat) => Some((seat, stream)),
+        Ok(seat) => Some((seat, socket)),
         Err(reason) => {
             enter_headless(client, reason);
             let answer = match connection.plan.tls {
@@ -196,7 +196,7 @@ async fn within_limits(
             };
             let limit = connection.settings.timeouts().linger;
             // In memory of its own: most connections need none.
-            Box::pin(linger(stream, answer, limit)).await;
+            Box::pin(linger(socket, answer, limit)).await;
             None
         }
     }

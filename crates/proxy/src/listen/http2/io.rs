@@ -221,7 +221,10 @@ mod tests {
         let (server, _) = listener.accept().unwrap();
         server.set_nonblocking(true).unwrap();
         let server = tokio::net::TcpStream::from_std(server).unwrap();
-        (client, Wire::new(Stream::Plain(server), Rc::default()))
+        (
+            client,
+            Wire::new(Stream::Plain(server.into()), Rc::default()),
+        )
     }
 
     /// Hands frames over; how many bytes the wire took, none if it takes no more.
