@@ -225,9 +225,11 @@ impl Socket {
     }
 
     fn watch_if_it_blocks(&mut self, error: io::Error) -> io::Result<()> {
-        match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => self.watch(),
-            _ => Err(error),
+        const NOTHING_NOW: [io::ErrorKind; 2] =
+            [io::ErrorKind::WouldBlock, io::ErrorKind::Interrupted];
+        match NOTHING_NOW.contains(&error.kind()) {
+            true => self.watch(),
+            false => Err(error),
         }
     }
 }
