@@ -61,6 +61,10 @@ use slow_start::{RampTurn, SiteRamps};
 use soft_limits::NodeSoftLimits;
 pub use soft_limits::SoftLimitWatch;
 
+/// Ticks in the interval of a check, which is late by one of them at most.
+const CHECK_TICKS: u32 = 4;
+/// Time between two ticks while it is asked whether a node answers again.
+const PROBING: Duration = Duration::from_millis(50);
 /// Most events kept for a shell that does not poll; older ones are dropped and counted.
 const EVENTS_MAX: usize = 1024;
 
@@ -371,7 +375,11 @@ impl Director {
 
     /// How often to read loads, and when to tick next; no read is wanted sooner than this after another.
     pub fn pace(&self, shortest: Duration) -> Pace {
-        pace::pace(self.need.into_iter(), shortest)
+        let asks = (self.probing > 0).then_some(PROBING);
+        let checks = self.known.iter().flat_map(|it| &it.spec.health.checks);
+        let checks = checks.map(|it| it.interval / CHECK_TICKS).min();
+        let pace = pace::pace(self.need.into_iter(), shortest);
+        asks.into_iter().chain(checks).fold(pace, Pace::ticking)
     }
 
     fn tick_paces(&mut self, table: &LoadTable, now: Timestamp) {

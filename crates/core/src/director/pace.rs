@@ -5,7 +5,8 @@
 //! apart = 1 / lambda      of the reads between two decisions, of whatever site, only the last is of use
 //! need  = max(worth, apart), 50 ms at most    of a site with requests; 0 while it is pressed
 //! read  = clamp(least need of all sites, shortest, 100 ms)
-//! tick  = 1 ms while pressed, else clamp(least need, 20 ms, 100 ms); 200 ms where no site has requests
+//! tick  = 1 ms while pressed, else clamp(least need, 20 ms, 100 ms); 200 ms where no site has requests;
+//!         not longer than a quarter of a check's interval, nor than 50 ms while a node is probed
 //! ```
 //!
 //! What the director learns changes slowly beside a request; what does not, waiting and failing requests, ends its sleep.
@@ -56,6 +57,15 @@ impl Pace {
         Self {
             read: shortest,
             tick: TICK_MIN,
+        }
+    }
+
+    /// The same with ticks that are no farther apart than this.
+    #[must_use]
+    pub(super) fn ticking(self, most: Duration) -> Self {
+        Self {
+            tick: self.tick.min(most).max(TICK_MIN),
+            ..self
         }
     }
 }
@@ -143,6 +153,9 @@ mod tests {
         assert_eq!(need(&site(10.0, 0.01)), None);
         let silent = pace([].into_iter(), MS);
         assert_eq!((silent.read, silent.tick), (HEARTBEAT, TICK_SILENT));
+        assert_eq!(silent.ticking(25 * MS).tick, 25 * MS);
+        assert_eq!(silent.ticking(Duration::ZERO).tick, TICK_MIN);
+        assert_eq!(silent.ticking(Duration::from_secs(1)), silent);
     }
 
     #[test]
