@@ -170,19 +170,22 @@ impl Clients {
             && !self.gate.borrow().is_paused()
     }
 
-    /// The clock rests until a connection comes or there is something new to follow, for so long at most.
-    pub(crate) async fn rest(&self, limit: Duration) {
+    /// The clock rests until a connection comes or there is something new to follow, for so long at most; how late it
+    /// goes on.
+    pub(crate) async fn rest(&self, limit: Duration) -> Duration {
         let mut news = pin!(self.worker.news.notified());
         news.as_mut().enable();
         // What came before that is followed already, what comes from now on ends the rest.
         self.follow();
+        let mut over = pin!(tokio::time::sleep(limit));
         self.resting.set(true);
-        tokio::select! {
-            () = self.wake_clock.notified() => {}
-            () = news => {}
-            () = tokio::time::sleep(limit) => {}
-        }
+        let lag = tokio::select! {
+            () = self.wake_clock.notified() => Duration::ZERO,
+            () = news => Duration::ZERO,
+            () = over.as_mut() => over.deadline().elapsed(),
+        };
         self.resting.set(false);
+        lag
     }
 
     /// Connections come: it is what time it is, and the clock goes on.

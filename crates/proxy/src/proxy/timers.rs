@@ -31,16 +31,18 @@ pub(super) async fn keep_time(clients: Rc<Clients>) {
     let mut flushed_at = 0;
     let mut served_at = base.now();
     loop {
-        if clients.are_at_rest() {
-            base.record.flush();
-            clients.rest(REST).await;
-            interval.reset();
-        } else {
-            let due = interval.tick().await;
-            let now = base.now();
-            clients.watch_lag(due.elapsed(), now.since(served_at), now);
-        }
-        served_at = base.now();
+        let lag = match clients.are_at_rest() {
+            true => {
+                base.record.flush();
+                let lag = clients.rest(REST).await;
+                interval.reset();
+                lag
+            }
+            false => interval.tick().await.elapsed(),
+        };
+        let now = base.now();
+        clients.watch_lag(lag, now.since(served_at), now);
+        served_at = now;
         let tick = base.clock.on_tick();
         clients.follow();
         let room = clients.on_tick(tick);

@@ -58,6 +58,7 @@ async fn run(plane: Arc<Plane>, every: Duration, output: Output) {
     // The first one comes at once.
     looks.tick().await;
     let mut before = Progress::of(&plane);
+    plane.shared.news.notify_waiters();
     let mut stood_still = false;
     loop {
         looks.tick().await;
@@ -79,6 +80,8 @@ async fn run(plane: Arc<Plane>, every: Duration, output: Output) {
         }
         stood_still = still.is_some();
         before = now;
+        // A worker that rests goes on before the next look.
+        plane.shared.news.notify_waiters();
     }
 }
 
