@@ -93,7 +93,7 @@ const CRATES: &[(&str, Layers)] = &[
         "node",
         &[
             &[
-                "config", "counter", "file", "findings", "pace", "parse", "report",
+                "config", "counter", "demand", "file", "findings", "pace", "parse", "report",
             ],
             &["connections", "sampler"],
             &["kernel", "moves"],

@@ -10,6 +10,7 @@ use hyper::server::conn::http1::Builder;
 use tidegate_core::admission::AcceptGate;
 use tidegate_core::time::{Timestamp, nanos};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::linger::Lingering;
 use crate::base::Removal;
@@ -18,6 +19,27 @@ use crate::connection::eviction::{self, Reserve};
 use crate::request::Client;
 use crate::worker::seats::{Seat, Seats};
 use crate::worker::{Worker, head_and_buffer_bytes};
+
+/// How a rest of the worker's clock has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Rested {
+    /// A connection has come.
+    Called,
+    /// There is something new to follow.
+    News,
+    /// The time was over.
+    Until(Instant),
+}
+
+impl Rested {
+    /// When the clock was to go on, if that was known.
+    pub(crate) fn due(self) -> Option<Instant> {
+        match self {
+            Self::Until(due) => Some(due),
+            Self::Called | Self::News => None,
+        }
+    }
+}
 
 /// See the module.
 pub(crate) struct Clients {
@@ -170,22 +192,21 @@ impl Clients {
             && !self.gate.borrow().is_paused()
     }
 
-    /// The clock rests until a connection comes or there is something new to follow, for so long at most; how late it
-    /// goes on.
-    pub(crate) async fn rest(&self, limit: Duration) -> Duration {
+    /// The clock rests until a connection comes or there is something new to follow, for so long at most.
+    pub(crate) async fn rest(&self, limit: Duration) -> Rested {
         let mut news = pin!(self.worker.news.notified());
         news.as_mut().enable();
         // What came before that is followed already, what comes from now on ends the rest.
         self.follow();
         let mut over = pin!(tokio::time::sleep(limit));
         self.resting.set(true);
-        let lag = tokio::select! {
-            () = self.wake_clock.notified() => Duration::ZERO,
-            () = news => Duration::ZERO,
-            () = over.as_mut() => over.deadline().elapsed(),
+        let rested = tokio::select! {
+            () = self.wake_clock.notified() => Rested::Called,
+            () = news => Rested::News,
+            () = over.as_mut() => Rested::Until(over.deadline()),
         };
         self.resting.set(false);
-        lag
+        rested
     }
 
     /// Connections come: it is what time it is, and the clock goes on.
@@ -284,6 +305,7 @@ impl Registered {
     }
 
     fn with_seat(clients: &Rc<Clients>, client: &Rc<Client>, seat: Option<Seat>) -> Self {
+        clients.on_accept();
         let mut open = clients.open.borrow_mut();
         open.count += 1;
         let slot = match open.free.pop() {

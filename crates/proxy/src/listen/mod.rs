@@ -14,6 +14,6 @@ mod serve;
 mod tcp;
 
 pub(crate) use accept::{Listener, accept};
-pub(crate) use clients::Clients;
+pub(crate) use clients::{Clients, Rested};
 pub(crate) use closing::{Closer, CloserAsks};
 pub(crate) use listeners::{OpenListener, OpenListeners, Opening, kept};

@@ -8,7 +8,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::base::TICK;
 use crate::forward::rescue;
-use crate::listen::Clients;
+use crate::listen::{Clients, Rested};
 
 /// Ticks between two sweeps of the pool.
 const SWEEP_TICKS: u64 = 50;
@@ -20,6 +20,10 @@ const FLUSH_TICKS: u64 = 5;
 /// A worker without a connection looks this often, for what it keeps of nodes' connections.
 const REST: Duration = Duration::from_secs(1);
 
+/// Ticks in a row without a connection after which the clock rests: one that was accepted just now is not counted before its task
+/// has begun.
+const REST_AFTER: u32 = 5;
+
 /// Keeps a worker's time; for ever.
 pub(super) async fn keep_time(clients: Rc<Clients>) {
     let worker = &clients.worker;
@@ -30,17 +34,26 @@ pub(super) async fn keep_time(clients: Rc<Clients>) {
     let mut rescued_at = 0;
     let mut flushed_at = 0;
     let mut served_at = base.now();
+    let mut idle_ticks = 0;
     loop {
-        let lag = match clients.are_at_rest() {
-            true => {
-                base.record.flush();
-                let lag = clients.rest(REST).await;
-                interval.reset();
-                lag
-            }
-            false => interval.tick().await.elapsed(),
+        idle_ticks = match clients.are_at_rest() {
+            true => idle_ticks + 1,
+            false => 0,
+        };
+        let due = if idle_ticks > REST_AFTER {
+            base.record.flush();
+            let rested = clients.rest(REST).await;
+            interval.reset();
+            idle_ticks = match rested {
+                Rested::Called => 0,
+                Rested::Until(_) | Rested::News => REST_AFTER,
+            };
+            rested.due()
+        } else {
+            Some(interval.tick().await)
         };
         let now = base.now();
+        let lag = due.map_or(Duration::ZERO, |due| due.elapsed());
         clients.watch_lag(lag, now.since(served_at), now);
         served_at = now;
         let tick = base.clock.on_tick();
