@@ -15,7 +15,7 @@
 //!                                                    P = cnt / var, Q = (M-1)/M / variance(ln b); no b: Q = 0,
 //!                                                    0 while |l| < 2.5 / sqrt(P + Q + 1/0.04); without b / sqrt(M) as well
 //! ln b  >= median ln b + l0 - 3 / sqrt(P + 1/0.04) - 0.4    whatever it claims; l0 = mean(ln y - mu) * P / (P + 1/0.04)
-//! factor = rel * (1 + 50 e^3) * relief               penalty = 1000 while e > 0.3; relief: see `neighbours`
+//! factor = rel * (1 + 50 e^3)                        penalty = 1000 while e > 0.3
 //! prior_n = xbar * C * rel - h * r / M               prior_R = (counted ? r * rel : r) - h * r / M
 //!           where load is reported (`load::reported`): n used - h * r / M, by the node's own reports (`reports`)
 //! s      = min(1, 2 * (records / N) * exp(-(mean record age + one-way) / (2 Sbar)))
@@ -65,7 +65,6 @@ mod reports;
 
 use super::base_time::{self, BaseTime, Estimate};
 use super::credit::{self, Claim, Served};
-use super::neighbours::{self, Neighbours};
 use super::share::{self, Share, Standing};
 use crate::load::{LoadTable, NodeLoad, NodeTerms, Outcomes, OwnTraffic, SiteTerms};
 use crate::time::Timestamp;
@@ -143,7 +142,6 @@ struct NodeLearner {
     /// ln b by the node's own counters, as of now.
     claimed_base: Option<Estimate>,
     report: Option<NodeReports>,
-    neighbours: Neighbours,
 }
 
 /// Decayed sums over responses of ln y - mu and of its square.
@@ -207,10 +205,6 @@ impl SiteLearner {
             dispatched += learner.on_traffic(table.own(learner.node), &keep);
             learner.base_time.on_tick(known.load.as_ref(), &keep);
             learner.claimed_base = learner.base_time.estimate();
-            let by_own = f64::from(front_ends) * known.own;
-            learner
-                .neighbours
-                .on_tick(known.load.as_ref(), by_own, seconds);
         }
         let recent = self.nodes.iter().filter(|node| node.candidate);
         let recent: f64 = recent.map(|node| node.share.recent()).sum();
@@ -242,15 +236,13 @@ impl SiteLearner {
         let decay = 0.5 / learned.service;
         let others = f64::from(front_ends) - 1.0;
         let unseen = self.arrivals * others * totals.unseen_window();
-        let reliefs = reliefs(&known, &self.nodes);
         self.reports.on_tick(seconds);
-        for ((known, learner), relief) in known.iter().zip(&mut self.nodes).zip(reliefs) {
+        for (known, learner) in known.iter().zip(&mut self.nodes) {
             learner.rel = learned.rel(learner, f64::from(front_ends));
             let expected = totals.expected(known, learner.rel, f64::from(front_ends));
             let runnable = self.reports.believed(&mut learner.report, known, expected);
             let terms = terms(known, &totals, learner, unseen, front_ends, runnable);
-            table.set_terms(learner.node, &terms.relieved(relief));
-            table.set_relief(learner.node, relief);
+            table.set_terms(learner.node, &terms);
         }
         let candidates = site.candidates.len() as f64;
         let shared = totals.shared(decay, candidates);
@@ -351,7 +343,6 @@ impl NodeLearner {
             base_time: BaseTime::default(),
             claimed_base: None,
             report: None,
-            neighbours: Neighbours::default(),
         }
     }
 
@@ -562,19 +553,6 @@ impl Totals {
             0.0
         }
     }
-}
-
-/// How much less the crowd of each node counts for its neighbours.
-fn reliefs(known: &[Known], learners: &[NodeLearner]) -> Vec<f32> {
-    let slowdown = |(known, learner): (&Known, &NodeLearner)| {
-        let slowdown = learner.neighbours.slowdown(known.capacity);
-        slowdown.filter(|_| known.candidate)
-    };
-    let slowdowns: Vec<_> = known.iter().zip(learners).map(slowdown).collect();
-    let least = slowdowns.iter().flatten().copied();
-    let least = least.fold(f64::INFINITY, f64::min);
-    let relief = |slowdown| neighbours::relief(slowdown, least) as f32;
-    slowdowns.into_iter().map(relief).collect()
 }
 
 fn terms(

@@ -19,7 +19,6 @@ mod health;
 mod learn;
 pub mod learned;
 mod members;
-mod neighbours;
 mod outliers;
 mod pace;
 mod services;

@@ -453,22 +453,3 @@ fn more_unseen_arrivals_mean_fewer_draws() {
     world.tick();
     assert_eq!(world.table.site_terms(SITE).draws, 5);
 }
-
-#[test]
-fn a_node_among_neighbours_is_relieved_and_the_table_has_by_how_much() {
-    let mut world = world(1);
-    for _ in 0..20_000 {
-        world.load(0, 1.0, 8.0);
-        world.load(1, 1.0, 0.0);
-        world.tick();
-    }
-    let [loaded, free] = world.tick();
-    assert!((loaded.factor - 9f32.powf(-0.4)).abs() < 0.01, "{loaded:?}");
-    assert_eq!(world.table.relief(NodeId(0)), loaded.factor);
-    assert_eq!((free.factor, world.table.relief(NodeId(1))), (1.0, 1.0));
-    // Nothing is known of it any more: it is one like others.
-    world.now = world.now + Duration::from_secs(60);
-    world.load(1, 1.0, 0.0);
-    let [unknown, _] = world.tick();
-    assert_eq!((unknown.factor, world.table.relief(NodeId(0))), (1.0, 1.0));
-}
