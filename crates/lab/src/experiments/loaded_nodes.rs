@@ -145,8 +145,9 @@ fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> ExperimentFinding
         notes: vec![
             arms::RUNG.into(),
             "A loaded node still gives each request its share of the CPU. A front-end that sends there as much as elsewhere \
-             takes that share from the neighbours, and its throughput profits; its slow requests show in p99. auto counts a \
-             crowd of neighbours for less than one of requests, since a request among those slows hardly any other."
+             takes that share from the neighbours, and its throughput profits; its slow requests show in p99. auto sends a \
+             request where it expects it to be fastest, so it leaves the neighbours alone until the free nodes are as full: \
+             its requests queue there meanwhile, which its median shows."
                 .into(),
         ],
         plots: vec![Sketch::Over {
