@@ -9,7 +9,7 @@
 //! From [`WAKE_FROM`] on the next read ends the wait, so that the second read after a long silence finds a new record.
 //!
 //! Failure case: reads that the kernel answers are not among those that are counted; there the rest is as short as
-//! before. Source: our own; what it saves is in docs/measurements.md.
+//! before. Source: our own; decision 058 says what is known of it.
 
 use std::time::Duration;
 
