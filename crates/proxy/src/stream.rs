@@ -4,8 +4,12 @@
 //! answered at once needs neither to be put into the kernel's list of what is waited for nor to be taken out of it:
 //!
 //! ```text
-//! accept ──> Unwatched ── nothing to read, no room to write, more than a head came, a client may have left ──> Watched
+//! accept ──> Unwatched ── nothing to read, no room to write, more than a head came, ──> Watched
+//!                         a client may have left, another request may come
 //! ```
+//!
+//! A second request is waited for even where it is here already: the reactor then learns in the same turn which pooled connections
+//! their nodes have closed meanwhile, and such a request goes on none of those.
 //!
 //! | end of what the client sends | plain | TLS |
 //! |---|---|---|
@@ -41,10 +45,17 @@ pub(crate) enum Stream {
 /// The socket of a connection.
 pub(crate) enum Socket {
     /// The reactor does not know of it.
-    Unwatched(net::TcpStream),
+    Unwatched(Unwatched),
     Watched(TcpStream),
     /// The reactor could not take it in.
     Lost,
+}
+
+/// A socket of which the reactor does not know.
+pub(crate) struct Unwatched {
+    stream: net::TcpStream,
+    /// Something was written, and more can be: what is read next is another request.
+    answered: bool,
 }
 
 /// A connection whose handshake is over.
@@ -135,7 +146,7 @@ impl Stream {
         bytes: &[u8],
     ) -> io::Result<usize> {
         match self {
-            Self::Plain(Socket::Unwatched(stream)) => stream.write(bytes),
+            Self::Plain(Socket::Unwatched(socket)) => socket.write(|stream| stream.write(bytes)),
             Self::Plain(stream) => stream.watched()?.try_write(bytes),
             Self::Tls(tls) => match Pin::new(&mut tls.stream).poll_write(context, bytes) {
                 Poll::Ready(written) => written,
@@ -172,8 +183,8 @@ impl Socket {
     #[cold]
     #[inline(never)]
     fn watch(&mut self) -> io::Result<()> {
-        if let Self::Unwatched(stream) = std::mem::replace(self, Self::Lost) {
-            *self = Self::Watched(TcpStream::from_std(stream)?);
+        if let Self::Unwatched(socket) = std::mem::replace(self, Self::Lost) {
+            *self = Self::Watched(TcpStream::from_std(socket.stream)?);
         }
         Ok(())
     }
@@ -181,20 +192,24 @@ impl Socket {
     /// Our end of the connection.
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
         match self {
-            Self::Unwatched(stream) => stream.local_addr(),
+            Self::Unwatched(socket) => socket.stream.local_addr(),
             Self::Watched(stream) => stream.local_addr(),
             Self::Lost => Err(io::ErrorKind::NotConnected.into()),
         }
     }
 
-    /// What there is to read, as long as that is no more than a head; else the reactor knows of it from now on.
+    /// What there is to read, as long as that is no more than a first head; else the reactor knows of it from now on.
     #[inline(never)]
     fn read_unwatched(&mut self, buffer: &mut ReadBuf<'_>) -> io::Result<bool> {
-        let Self::Unwatched(stream) = self else {
+        let Self::Unwatched(socket) = self else {
             return Ok(false);
         };
+        if socket.answered {
+            self.watch()?;
+            return Ok(false);
+        }
         let room = buffer.remaining().min(UNWATCHED_READ);
-        match stream.read(buffer.initialize_unfilled_to(room)) {
+        match socket.stream.read(buffer.initialize_unfilled_to(room)) {
             Ok(read) => {
                 buffer.advance(read);
                 if read == room {
@@ -215,10 +230,10 @@ impl Socket {
         &mut self,
         write: impl FnOnce(&mut net::TcpStream) -> io::Result<usize>,
     ) -> io::Result<Option<usize>> {
-        let Self::Unwatched(stream) = self else {
+        let Self::Unwatched(socket) = self else {
             return Ok(None);
         };
-        match write(stream) {
+        match socket.write(write) {
             Ok(written) => Ok(Some(written)),
             Err(error) => self.watch_if_it_blocks(error).map(|()| None),
         }
@@ -231,6 +246,31 @@ impl Socket {
             true => self.watch(),
             false => Err(error),
         }
+    }
+}
+
+impl Unwatched {
+    fn write(
+        &mut self,
+        write: impl FnOnce(&mut net::TcpStream) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        self.answered = true;
+        write(&mut self.stream)
+    }
+
+    fn shutdown(&mut self) -> io::Result<()> {
+        self.answered = false;
+        self.stream.shutdown(Shutdown::Write)
+    }
+}
+
+impl From<net::TcpStream> for Socket {
+    /// The reactor does not know of it yet.
+    fn from(stream: net::TcpStream) -> Self {
+        Self::Unwatched(Unwatched {
+            stream,
+            answered: false,
+        })
     }
 }
 
@@ -295,7 +335,7 @@ impl AsyncWrite for Socket {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut *self {
-            Self::Unwatched(stream) => Poll::Ready(stream.shutdown(Shutdown::Write)),
+            Self::Unwatched(socket) => Poll::Ready(socket.shutdown()),
             Self::Watched(stream) => Pin::new(stream).poll_shutdown(context),
             Self::Lost => Poll::Ready(Ok(())),
         }
@@ -407,7 +447,7 @@ mod tests {
         let client = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (socket, _) = listener.accept().unwrap();
         socket.set_nonblocking(true).unwrap();
-        (client, Socket::Unwatched(socket))
+        (client, Socket::from(socket))
     }
 
     fn is_watched(socket: &Socket) -> bool {
@@ -421,10 +461,10 @@ mod tests {
 
     /// Waits until this much has come.
     fn until_here(socket: &Socket, bytes: usize) {
-        let Socket::Unwatched(stream) = socket else {
+        let Socket::Unwatched(socket) = socket else {
             panic!("it is watched");
         };
-        while !matches!(stream.peek(&mut vec![0; bytes]), Ok(here) if here == bytes) {}
+        while !matches!(socket.stream.peek(&mut vec![0; bytes]), Ok(here) if here == bytes) {}
     }
 
     #[test]
@@ -478,6 +518,29 @@ mod tests {
             socket.write_all(&all).await.unwrap();
             socket.shutdown().await.unwrap();
             assert_eq!(reader.join().unwrap(), all.len());
+        });
+    }
+
+    #[test]
+    fn another_request_is_watched_for_even_if_it_is_here() {
+        run(async {
+            let (mut client, mut socket) = pair();
+            client.write_all(b"ask").unwrap();
+            until_here(&socket, 3);
+            let mut asked = [0; 100];
+            assert_eq!(socket.read(&mut asked).await.unwrap(), 3);
+            socket.write_all(b"answer").await.unwrap();
+            assert!(!is_watched(&socket));
+            client.write_all(b"more").unwrap();
+            until_here(&socket, 4);
+            let at_once = poll_fn(|context| {
+                let mut read = ReadBuf::new(&mut asked);
+                Poll::Ready(Pin::new(&mut socket).poll_read(context, &mut read))
+            });
+            assert!(at_once.await.is_pending(), "the reactor has not looked");
+            assert!(is_watched(&socket));
+            assert_eq!(socket.read(&mut asked).await.unwrap(), 4);
+            assert_eq!(&asked[..4], b"more");
         });
     }
 

@@ -14,7 +14,7 @@
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
+use std::net::{self, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -226,7 +226,7 @@ fn admit(clients: &Rc<Clients>, socket: Socket, peer: SocketAddr, listener: &Lis
             if !listener.is_inherited.get() && socket.set_tcp_nodelay(true).is_err() {
                 return;
             }
-            let socket = stream::Socket::Unwatched(socket.into());
+            let socket = stream::Socket::from(net::TcpStream::from(socket));
             let client = Client::new(
                 Rc::clone(&clients.worker),
                 peer.ip(),
