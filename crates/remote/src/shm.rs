@@ -20,6 +20,7 @@ use tidegate_core::time::Timestamp;
 use crate::clock;
 use crate::memory::demand::note_read;
 use crate::memory::lines::{CopyError, RECORD_WORDS, copy};
+use crate::memory::presence::Presence;
 use crate::memory::{
     EPOCH, IDENTITY, IDENTITY_VALUE, Mapping, REGION_BYTES, RETIRED, Visitor, WORDS_BYTES,
     compare_and_swap, word_at,
@@ -40,6 +41,8 @@ pub struct ShmRegion {
     patience: Duration,
     asked: Option<Visitor>,
     mapped: Option<Mapped>,
+    /// Under this name it is counted among those that read there.
+    name: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -48,6 +51,7 @@ struct Mapped {
     kernel_words: Option<Mapping>,
     /// Which of all files of that name handed it out.
     identity: (u64, u64),
+    presence: Option<Presence>,
     sequence: u32,
     /// When the record last changed or the name was last looked up.
     checked: Timestamp,
@@ -62,6 +66,7 @@ impl ShmRegion {
             patience: PATIENCE,
             asked: None,
             mapped: None,
+            name: None,
         }
     }
 
@@ -71,6 +76,14 @@ impl ShmRegion {
         Self {
             patience: Duration::ZERO,
             ..Self::new(path)
+        }
+    }
+
+    /// The same, counted among the front-ends that read there, under a name that it shares with no other.
+    pub(crate) fn counted(self, name: u64) -> Self {
+        Self {
+            name: Some(name),
+            ..self
         }
     }
 
@@ -122,6 +135,7 @@ impl ShmRegion {
             region,
             kernel_words: words.transpose()?,
             identity: visitor.identity,
+            presence: self.name.map(Presence::new),
             sequence: 0,
             checked: Timestamp::ZERO,
         })
@@ -193,9 +207,11 @@ impl Region for ShmRegion {
         read.received_at = clock::now();
         // The owner's clock is ours.
         read.node_now_ns = Some(read.received_at.nanos());
-        let epoch = self.current()?.region.words()[EPOCH].load(Ordering::Relaxed);
-        read.epoch = Some(epoch as u32);
-        read.first_word = self.current()?.word(0)?.load(Ordering::SeqCst);
+        let mapped = self.current()?;
+        read.epoch = Some(mapped.region.words()[EPOCH].load(Ordering::Relaxed) as u32);
+        read.first_word = mapped.word(0)?.load(Ordering::SeqCst);
+        let presence = mapped.presence.as_mut();
+        read.readers = presence.map(|it| it.sign(&mapped.region, read.received_at));
         Ok(read)
     }
 

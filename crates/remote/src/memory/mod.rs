@@ -17,6 +17,7 @@ mod door;
 mod layout;
 pub(crate) mod lines;
 mod mapping;
+pub(crate) mod presence;
 #[cfg(test)]
 mod tests;
 

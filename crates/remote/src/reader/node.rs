@@ -45,10 +45,8 @@ pub(super) struct UdpPath {
     pub(super) initiator: u64,
     pub(super) in_flight: InFlightReads,
     /// When an answer last came, be it to a read for another node of the same agent.
-    pub(super) answered_at: Timestamp,
+    pub(super) answered_at: Option<Timestamp>,
     pub(super) atomics: Atomics,
-    /// The front-ends that read it.
-    pub(super) front_ends: Counted,
 }
 
 impl UdpPath {
@@ -58,9 +56,8 @@ impl UdpPath {
             keys,
             initiator,
             in_flight: InFlightReads::default(),
-            answered_at: Timestamp::ZERO,
+            answered_at: None,
             atomics: Atomics::default(),
-            front_ends: Counted::default(),
         }
     }
 }
@@ -71,6 +68,8 @@ pub(super) struct Node {
     /// What it was made from.
     pub(super) target: Target,
     path: Path,
+    /// The front-ends that read it.
+    pub(super) front_ends: Counted,
     history: History,
     /// Sequence and generation of the newest record that was believed; zero: none yet.
     sequence: u32,
@@ -91,6 +90,7 @@ impl Node {
             id: target.node,
             target,
             path,
+            front_ends: Counted::default(),
             history: History::default(),
             sequence: 0,
             generation: 0,
@@ -131,6 +131,9 @@ impl Node {
         }
         match read {
             Ok(read) => {
+                if let Some(readers) = read.readers {
+                    self.front_ends.note(readers, read.received_at);
+                }
                 table.note_first_word(self.id, read.first_word, read.sent_at);
                 self.note_poll(read.sent_at, table);
                 let times = Times {

@@ -22,7 +22,8 @@ impl Worker {
             return false;
         }
         let mut alike = nodes.iter().filter(|other| self.is_alike(path, **other));
-        alike.next() != Some(&index) && now.since(path.answered_at) < self.patience()
+        let answered = |at| now.since(at) < self.patience();
+        alike.next() != Some(&index) && path.answered_at.is_some_and(answered)
     }
 
     /// Does something for a node and for the others of its agent.

@@ -59,7 +59,8 @@ impl Worker {
         let index = free.unwrap_or(self.nodes.len());
         let path = match &target.transport {
             Transport::Shm { path } => {
-                Path::Local(Box::new(ShmRegion::impatient(path)), Rung::SharedMemory)
+                let region = ShmRegion::impatient(path).counted(self.name);
+                Path::Local(Box::new(region), Rung::SharedMemory)
             }
             Transport::Udp { address, keys } => {
                 let socket = self.socket(address.is_ipv4())?;

@@ -250,6 +250,27 @@ fn readers_of_one_node_know_of_each_other() {
 }
 
 #[test]
+fn readers_of_memory_know_of_each_other_and_of_those_by_datagrams() {
+    let path = shm_path("counted");
+    let memory = Arc::new(RegionMemory::create(&path).unwrap());
+    let responder = serve(&memory, any_port());
+    memory.publish(&record(1, 3), &[]);
+    let read = |targets: Vec<Target>| {
+        let table = Arc::new(LoadTable::new(targets.len(), 1));
+        Reader::spawn(targets, table, options()).unwrap()
+    };
+    let by_memory = || vec![shm(0, path.clone()), shm(1, path.clone())];
+    let readers = [
+        read(by_memory()),
+        read(by_memory()),
+        read(vec![udp(0, responder.address())]),
+    ];
+    until("all three are counted, by all", || {
+        readers.iter().all(|reader| reader.readers() == 3)
+    });
+}
+
+#[test]
 fn many_nodes_take_turns_and_none_is_left_out() {
     const NODES: u32 = 500;
     let memory = Arc::new(RegionMemory::anonymous().unwrap());

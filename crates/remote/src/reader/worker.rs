@@ -23,6 +23,7 @@ use super::schedule::Schedule;
 use super::status::{ReadFault, ReaderStats};
 use super::{BACKOFF, FAULTS_MAX, ReaderOptions, ReaderState, Target};
 use crate::clock;
+use crate::memory::random;
 use crate::region::RegionError;
 use crate::udp::Key;
 use crate::udp::batch::Batch;
@@ -79,6 +80,8 @@ impl Buffers {
 
 /// What the thread owns.
 pub(super) struct Worker {
+    /// Under which it is counted where it reads memory.
+    pub(super) name: u64,
     /// None at an index that a node had which is read no more.
     pub(super) nodes: Vec<Option<Node>>,
     pub(super) sockets: Vec<Socket>,
@@ -107,6 +110,7 @@ impl Worker {
         options: &ReaderOptions,
     ) -> Result<Self, RegionError> {
         let mut worker = Self {
+            name: random()?,
             nodes: Vec::with_capacity(targets.len()),
             sockets: Vec::new(),
             peers: Peers::default(),
@@ -516,12 +520,12 @@ impl Worker {
         let Some(path) = node.udp_mut() else {
             return;
         };
-        path.answered_at = received_at;
+        path.answered_at = Some(received_at);
         path.keys.answered(read.key);
         shared.answers_to(path.keys.index());
         path.atomics
             .note_clock(reply.node_now_ns, read.sent_at, received_at);
-        path.front_ends.note(reply.readers, received_at);
+        node.front_ends.note(reply.readers, received_at);
         let times = Times {
             sent_at: read.sent_at,
             received_at,
@@ -635,8 +639,8 @@ impl Worker {
             });
         }
         self.shared.stats.store(&self.stats);
-        let counted = self.nodes.iter_mut().flatten().filter_map(Node::udp_mut);
-        let readers = front_ends::estimate(counted.map(|path| path.front_ends.current(now)));
+        let counted = self.nodes.iter_mut().flatten();
+        let readers = front_ends::estimate(counted.map(|node| node.front_ends.current(now)));
         self.shared.stats.readers.store(readers, Ordering::Relaxed);
     }
 }

@@ -14,6 +14,7 @@ use super::{BeforeRead, CarryOut, ResponderCounters, ResponderOptions, count};
 use crate::clock;
 use crate::memory::RegionMemory;
 use crate::memory::lines::CopyError;
+use crate::memory::presence::SIGN_EVERY;
 use crate::region::RegionError;
 use crate::udp::Key;
 use crate::udp::address::Network;
@@ -43,6 +44,9 @@ pub(super) struct Server {
     atomics: Option<Box<dyn CarryOut>>,
     initiators: Initiators,
     readers: Readers,
+    /// Those that read it through mappings, and when that was looked up.
+    present: u32,
+    present_at: Timestamp,
     /// The last lines that were copied whole, and how many bytes of them; 0: none yet.
     whole: [u8; RECORD_BYTES_MAX],
     whole_bytes: usize,
@@ -81,6 +85,8 @@ impl Server {
             atomics: options.atomics,
             initiators: Initiators::default(),
             readers: Readers::default(),
+            present: 0,
+            present_at: Timestamp::ZERO,
             whole: [0; RECORD_BYTES_MAX],
             whole_bytes: 0,
         })
@@ -172,12 +178,15 @@ impl Server {
                     true => self.readers.note(request.initiator, now),
                     false => self.readers.current(now),
                 };
+                let readers = self.with_present(readers, now);
                 self.counters.readers.store(readers, Ordering::Relaxed);
                 count(&self.counters.reads);
                 (self.read(lines, now), readers)
             }
             Verb::CompareAndSwap | Verb::FetchAndAdd => {
-                (self.atomic(&request, now)?, self.readers.current(now))
+                let readers = self.readers.current(now);
+                let outcome = self.atomic(&request, now)?;
+                (outcome, self.with_present(readers, now))
             }
         };
         let reply = Reply {
@@ -194,6 +203,16 @@ impl Server {
         };
         reply.encode(&self.keys[key], message);
         Ok(())
+    }
+
+    /// All readers, where so many are by datagrams; those that map the memory learn of these.
+    fn with_present(&mut self, by_datagrams: u32, now: Timestamp) -> u32 {
+        if now.since(self.present_at) >= SIGN_EVERY {
+            self.present_at = now;
+            self.present = self.memory.present(now);
+            self.memory.set_by_datagrams(by_datagrams, now);
+        }
+        by_datagrams.saturating_add(self.present)
     }
 
     /// Copies the record behind the header.
