@@ -1,4 +1,4 @@
-//! Rows of the standard matrix on one thread: p99 in ms and speed, to compare and to profile.
+//! Rows of the standard matrix on one thread: p99 and mean in ms and speed, to compare and to profile.
 //!
 //! `cargo run --profile fast -p tidegate-sim --example policy_rows [ROW-PART [SEEDS [POLICY,POLICY [FIRST-SEED]]]]`
 
@@ -37,18 +37,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let file = ScenarioFile::parse(text).map_err(|error| format!("{name}: {error:?}"))?;
         for chooser in &choosers {
             let started = Instant::now();
-            let (mut p99, mut events, mut last) = (0.0, 0, String::new());
+            let (mut p99, mut mean, mut events, mut last) = (0.0, 0.0, 0, String::new());
             for seed in first..first + seeds {
                 let report = run(&file.scenario.clone().seed(seed), *chooser)?;
                 p99 += report.latencies.quantile(0.99).as_secs_f64() * 1e3;
+                mean += report.latencies.mean().as_secs_f64() * 1e3;
                 events += report.events;
                 last = report.to_string();
             }
             let seconds = started.elapsed().as_secs_f64();
             println!(
-                "  {:<22} mean p99 {:7.1} ms   {:.2} s a run, {:.2} M events/s; last: {last}",
+                "  {:<22} mean p99 {:7.1} ms   mean {:7.2} ms   {:.2} s a run, {:.2} M events/s; last: {last}",
                 chooser.name(),
                 p99 / seeds as f64,
+                mean / seeds as f64,
                 seconds / seeds as f64,
                 events as f64 / seconds * 1e-6,
             );

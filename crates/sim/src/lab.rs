@@ -35,6 +35,9 @@ const DEMAND_CV: f64 = 0.85;
 /// How often the paper's schemes read.
 const PAPER_INTERVAL: Duration = Duration::from_millis(50);
 
+/// How often a front-end with few requests reads, by its own pace (`tidegate_core::director::Pace`).
+const PACED_INTERVAL: Duration = Duration::from_millis(50);
+
 /// A policy, and how it learns of loads in the lab.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Arm {
@@ -69,6 +72,19 @@ impl Arm {
         }
     }
 
+    /// The same with so long between two reads, if it reads.
+    #[must_use]
+    pub fn read_each(self, interval: Duration) -> Self {
+        let records = self.records;
+        Self {
+            records: records.map(|records| Records {
+                interval,
+                ..records
+            }),
+            ..self
+        }
+    }
+
     /// The arms of the paper, `auto`, and what the peers do.
     pub fn all() -> Vec<Self> {
         let kernel = Records {
@@ -87,7 +103,7 @@ impl Arm {
         };
         let beside = Records {
             rung: Rung::AgentRealtime,
-            interval: Duration::from_millis(1),
+            interval: PACED_INTERVAL,
             published: Duration::from_millis(1),
             ..kernel
         };

@@ -1,5 +1,7 @@
 //! The simulator orders policies as the lab's kernel does: `loaded-nodes` of `results/loaded-nodes.md`.
 
+use std::time::Duration;
+
 use tidegate_sim::lab::{Arm, CLIENTS, loaded_nodes};
 use tidegate_sim::world::run;
 
@@ -36,12 +38,19 @@ const MEASURED: [(u32, [(&str, f64); 4]); 3] = [
 
 /// Requests per second with so many loaded nodes: a closed loop has its clients in flight all the time.
 fn throughput(loaded: u32, name: &str) -> f64 {
+    throughput_of(loaded, &arm(name))
+}
+
+fn arm(name: &str) -> Arm {
     let arms = Arm::all();
     let arm = arms.iter().find(|arm| arm.name == name);
-    let arm = arm.unwrap_or_else(|| panic!("no arm {name}"));
+    *arm.unwrap_or_else(|| panic!("no arm {name}"))
+}
+
+fn throughput_of(loaded: u32, arm: &Arm) -> f64 {
     let scenario = loaded_nodes(loaded, arm).requests(3000).seed(7);
     let report = run(&scenario, arm.policy).unwrap_or_else(|violation| panic!("{violation}"));
-    assert_eq!(report.completed, 3000, "{name}");
+    assert_eq!(report.completed, 3000, "{}", arm.name);
     f64::from(CLIENTS) / report.latencies.mean().as_secs_f64()
 }
 
@@ -65,12 +74,27 @@ fn schemes_that_read_loads_are_ahead_where_half_of_the_nodes_are_loaded() {
     }
 }
 
+/// Without what neighbours relieve a node of, `auto` served 6 % fewer than ulm where half of the nodes are loaded.
 #[test]
-fn auto_is_ahead_of_all_where_no_node_is_loaded() {
-    let auto = throughput(0, "auto");
-    for arm in Arm::all().iter().filter(|arm| arm.name != "auto") {
-        let ratio = auto / throughput(0, arm.name);
-        assert!(ratio > 1.05, "{}: {ratio:.2}", arm.name);
+fn auto_is_ahead_of_all_where_some_node_can_be_spared() {
+    for (loaded, ahead) in [(0, 1.08), (2, 1.05), (4, 1.05), (6, 1.04)] {
+        let auto = throughput(loaded, "auto");
+        for arm in Arm::all().iter().filter(|arm| arm.name != "auto") {
+            let ratio = auto / throughput(loaded, arm.name);
+            assert!(ratio > ahead, "{loaded} {}: {ratio:.2}", arm.name);
+        }
+    }
+}
+
+/// A front-end with few requests reads seldom. Records that were taken to be worth nothing after some milliseconds, since the nodes
+/// have a tenth of a CPU, halved what `auto` served.
+#[test]
+fn auto_is_ahead_however_seldom_it_reads() {
+    let best = throughput(4, "ulm").max(throughput(4, "klm"));
+    for interval in [1, 20, 100, 200] {
+        let auto = arm("auto").read_each(Duration::from_millis(interval));
+        let ratio = throughput_of(4, &auto) / best;
+        assert!(ratio > 1.05, "{interval} ms: {ratio:.2}");
     }
 }
 

@@ -15,14 +15,16 @@
 //!                                                    P = cnt / var, Q = (M-1)/M / variance(ln b); no b: Q = 0,
 //!                                                    0 while |l| < 2.5 / sqrt(P + Q + 1/0.04); without b / sqrt(M) as well
 //! ln b  >= median ln b + l0 - 3 / sqrt(P + 1/0.04) - 0.4    whatever it claims; l0 = mean(ln y - mu) * P / (P + 1/0.04)
-//! factor = rel * (1 + 50 e^3)                        penalty = 1000 while e > 0.3
+//! factor = rel * (1 + 50 e^3) * relief               penalty = 1000 while e > 0.3; relief: see `neighbours`
 //! prior_n = xbar * C * rel - h * r / M               prior_R = (counted ? r * rel : r) - h * r / M
 //!           where load is reported (`load::reported`): n used - h * r / M, by the node's own reports (`reports`)
-//! s      = min(1, 2 * (records / N) * exp(-(mean record age + one-way) / (2 Sbar)))
-//! d      = clamp(round(2 N / (1 + s K)), 5, 8 s + 16 (1 - s))    Sbar = mean y over 10 s
+//! w      = exp(-(mean record age + one-way) / (2 Sbar))          Sbar = mean y over 10 s * max(1, N / sum(C))
+//! s      = min(1, 2 * (records / N) * w)
+//! d      = clamp(round(2 N / (1 + s K)), 5, 8 s + 16 (1 - s))
 //! ```
 //!
-//! y is a response's latency divided by the slowdown that was expected at its dispatch; its
+//! y is a response's latency divided by the slowdown that was expected at its dispatch, the request's CPU time. Where nodes
+//! have less than a CPU each a request takes longer also when it is alone, and records keep their worth for as much longer. Its
 //! sums decay with 10 s. b is the base time that the node's own counters show of all front-ends'
 //! requests (`base_time`); with one front-end it is what y has shown already. A node may claim
 //! any b: one that makes it cheaper than own responses allow, by three standard deviations and ln 1.5,
@@ -65,6 +67,7 @@ mod reports;
 
 use super::base_time::{self, BaseTime, Estimate};
 use super::credit::{self, Claim, Served};
+use super::neighbours::{self, Neighbours};
 use super::share::{self, Share, Standing};
 use crate::load::{LoadTable, NodeLoad, NodeTerms, Outcomes, OwnTraffic, SiteTerms};
 use crate::time::Timestamp;
@@ -142,6 +145,7 @@ struct NodeLearner {
     /// ln b by the node's own counters, as of now.
     claimed_base: Option<Estimate>,
     report: Option<NodeReports>,
+    neighbours: Neighbours,
 }
 
 /// Decayed sums over responses of ln y - mu and of its square.
@@ -205,6 +209,10 @@ impl SiteLearner {
             dispatched += learner.on_traffic(table.own(learner.node), &keep);
             learner.base_time.on_tick(known.load.as_ref(), &keep);
             learner.claimed_base = learner.base_time.estimate();
+            let by_own = f64::from(front_ends) * known.own;
+            learner
+                .neighbours
+                .on_tick(known.load.as_ref(), by_own, seconds);
         }
         let recent = self.nodes.iter().filter(|node| node.candidate);
         let recent: f64 = recent.map(|node| node.share.recent()).sum();
@@ -233,18 +241,20 @@ impl SiteLearner {
             self.arrivals = self.arrivals * keep.rate + rate * (1.0 - keep.rate);
         }
         let learned = Learned::of(&self.nodes);
-        let decay = 0.5 / learned.service;
+        let candidates = site.candidates.len() as f64;
+        let decay = 0.5 / (learned.service * totals.slowdown_alone(candidates));
         let others = f64::from(front_ends) - 1.0;
         let unseen = self.arrivals * others * totals.unseen_window();
+        let reliefs = reliefs(&known, &self.nodes, totals.worth(decay));
         self.reports.on_tick(seconds);
-        for (known, learner) in known.iter().zip(&mut self.nodes) {
+        for ((known, learner), relief) in known.iter().zip(&mut self.nodes).zip(reliefs) {
             learner.rel = learned.rel(learner, f64::from(front_ends));
             let expected = totals.expected(known, learner.rel, f64::from(front_ends));
             let runnable = self.reports.believed(&mut learner.report, known, expected);
             let terms = terms(known, &totals, learner, unseen, front_ends, runnable);
-            table.set_terms(learner.node, &terms);
+            table.set_terms(learner.node, &terms.relieved(relief));
+            table.set_relief(learner.node, relief);
         }
-        let candidates = site.candidates.len() as f64;
         let shared = totals.shared(decay, candidates);
         let most = DRAWS_MAX + (DRAWS_OWN - DRAWS_MAX) * (1.0 - shared);
         let draws = (2.0 * candidates / (1.0 + unseen * shared)).round();
@@ -343,6 +353,7 @@ impl NodeLearner {
             base_time: BaseTime::default(),
             claimed_base: None,
             report: None,
+            neighbours: Neighbours::default(),
         }
     }
 
@@ -530,11 +541,24 @@ impl Totals {
         }
     }
 
+    /// How much longer a request takes alone at a mean node than its CPU time: where a node has less than one CPU.
+    fn slowdown_alone(&self, candidates: f64) -> f64 {
+        match self.capacity > 0.0 {
+            true => (candidates / self.capacity).max(1.0),
+            false => 1.0,
+        }
+    }
+
+    /// What their records are worth on average when the next request comes.
+    fn worth(&self, decay: f64) -> f64 {
+        (-self.unseen_window() * decay).exp()
+    }
+
     /// How much of what the nodes are known by is the same for all front-ends: twice the worth
     /// of their records, for one that is worth half still decides.
     fn shared(&self, decay: f64, candidates: f64) -> f64 {
         let known = (self.records / candidates.max(1.0)).min(1.0);
-        (2.0 * known * (-self.unseen_window() * decay).exp()).min(1.0)
+        (2.0 * known * self.worth(decay)).min(1.0)
     }
 
     /// Tasks to expect at a node of this cost, as far as the others show it.
@@ -553,6 +577,19 @@ impl Totals {
             0.0
         }
     }
+}
+
+/// How much less the crowd of each node counts for its neighbours.
+fn reliefs(known: &[Known], learners: &[NodeLearner], worth: f64) -> Vec<f32> {
+    let slowdown = |(known, learner): (&Known, &NodeLearner)| {
+        let slowdown = learner.neighbours.slowdown(known.capacity);
+        slowdown.filter(|_| known.candidate)
+    };
+    let slowdowns: Vec<_> = known.iter().zip(learners).map(slowdown).collect();
+    let least = slowdowns.iter().flatten().copied();
+    let least = least.fold(f64::INFINITY, f64::min);
+    let relief = |slowdown| neighbours::relief(slowdown, least, worth) as f32;
+    slowdowns.into_iter().map(relief).collect()
 }
 
 fn terms(

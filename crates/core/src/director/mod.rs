@@ -19,6 +19,7 @@ mod health;
 mod learn;
 pub mod learned;
 mod members;
+mod neighbours;
 mod outliers;
 mod pace;
 mod services;

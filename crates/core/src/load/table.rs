@@ -69,7 +69,8 @@ pub struct Compared {
 /// What the director works out for one node and every picker uses; see `policy::auto`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NodeTerms {
-    /// `rel * (1 + 50 e^3)`: learned relative cost of a request here, errors included.
+    /// `rel * (1 + 50 e^3) * relief`: learned relative cost of a request here, errors included, and what
+    /// its neighbours relieve it of.
     pub factor: f32,
     /// Added to the score: large while most answers are errors.
     pub penalty: f32,
@@ -84,6 +85,17 @@ pub struct NodeTerms {
     /// 1 / C, where C is the CPUs to reckon with: what the node's records say, or what others
     /// have for its weight.
     pub per_core: f32,
+}
+
+impl NodeTerms {
+    /// The same at a node whose crowd counts for so much.
+    #[must_use]
+    pub(crate) fn relieved(self, relief: f32) -> Self {
+        Self {
+            factor: self.factor * relief,
+            ..self
+        }
+    }
 }
 
 impl Default for NodeTerms {
@@ -169,6 +181,8 @@ pub struct LoadTable {
     steady: Places<AtomicU64>,
     /// By node: what it may have of its site's requests while it starts slowly.
     ramps: Places<AtomicU64>,
+    /// By node: by how much its neighbours relieve it, less than 1, as the bits of a number; 0: they do not.
+    reliefs: Places<AtomicU64>,
     accounts: Accounts,
     groups: Places<GroupSlot>,
     /// By node: see [`most`].
@@ -229,6 +243,7 @@ impl LoadTable {
             spared: Places::new(nodes, AtomicU64::default),
             steady: Places::new(nodes, AtomicU64::default),
             ramps: Places::new(nodes, AtomicU64::default),
+            reliefs: Places::new(nodes, AtomicU64::default),
             accounts: Accounts::new(nodes, sites),
             groups: Places::new(0, GroupSlot::default),
             most: Places::new(nodes, AtomicU64::default),
@@ -245,6 +260,7 @@ impl LoadTable {
         self.spared.reserve(nodes);
         self.steady.reserve(nodes);
         self.ramps.reserve(nodes);
+        self.reliefs.reserve(nodes);
         self.most.reserve(nodes);
         self.sites.reserve(sites);
         self.kinds.reserve(sites);
@@ -260,6 +276,7 @@ impl LoadTable {
         self.words[node.index()].set_agreed(None);
         self.first_words[node.index()].clear();
         self.ramps[node.index()].store(0, Ordering::Relaxed);
+        self.set_relief(node, 1.0);
         self.lift_limits(node);
     }
 
@@ -560,6 +577,23 @@ impl LoadTable {
     #[inline]
     pub fn terms(&self, node: NodeId) -> NodeTerms {
         self.slot(node).own.terms()
+    }
+
+    /// Publishes the part of [`NodeTerms::factor`] that the node's neighbours make: for those that look on.
+    pub(crate) fn set_relief(&self, node: NodeId, relief: f32) {
+        let bits = match relief < 1.0 {
+            true => relief.to_bits(),
+            false => 0,
+        };
+        self.reliefs[node.index()].store(bits.into(), Ordering::Relaxed);
+    }
+
+    /// The part of [`NodeTerms::factor`] that the node's neighbours make, above 0, at most 1.
+    pub fn relief(&self, node: NodeId) -> f32 {
+        match self.reliefs[node.index()].load(Ordering::Relaxed) as u32 {
+            0 => 1.0,
+            bits => f32::from_bits(bits),
+        }
     }
 
     /// Publishes the director's terms of a site.

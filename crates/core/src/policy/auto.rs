@@ -12,6 +12,9 @@
 //! d      = 5 to 16 distinct nodes drawn at random; ties at random
 //! ```
 //!
+//! `factor` is the learned relative cost, less what a node's neighbours relieve it of (`director::neighbours`): a
+//! request that goes to a crowd of others' tasks slows hardly any request.
+//!
 //! W is worked out as 1 / (1 + z + z^2/2 + z^3/6): the same for the young records that count,
 //! nowhere more than 0.04 off, and a tenth of the cost.
 //!
@@ -288,6 +291,20 @@ fn age_of(observed_at: Timestamp, now: Timestamp) -> Term {
     }
 }
 
+/// What the node reported with a response, and the age of that.
+fn reported_terms(report: Option<LoadReport>, now: Timestamp) -> [Term; 2] {
+    let in_flight = report.map_or(f32::NAN, |report| report.in_flight);
+    let age = report.map_or(f64::NAN, |report| now.seconds_since(report.at) * 1e3);
+    [
+        Term::new(
+            "reported",
+            in_flight.into(),
+            "requests in flight that the node reported with a response",
+        ),
+        Term::new("reported age", age, "age of that report, ms"),
+    ]
+}
+
 impl Policy for Auto {
     fn pick(&mut self, view: &View<'_>, prng: &mut Prng) -> Choice {
         let site = view.table.site_terms(view.site);
@@ -304,7 +321,7 @@ impl Policy for Auto {
     fn explain(&self, view: &View<'_>, node: NodeId) -> Vec<Term> {
         let decay = view.table.site_terms(view.site).decay;
         let compared = view.table.compared(node);
-        let report = view.table.report(node);
+        let [reported, reported_age] = reported_terms(view.table.report(node), view.now);
         let score = newest(view, node, &compared, decay).score();
         let Compared {
             load,
@@ -326,18 +343,8 @@ impl Policy for Auto {
             term("n", load.runnable, "run queue in the record, tasks"),
             term("R", load.in_flight, "requests in flight in the record"),
             age_of(load.observed_at, view.now),
-            term(
-                "reported",
-                report.map_or(f32::NAN, |report| report.in_flight),
-                "requests in flight that the node reported with a response",
-            ),
-            term(
-                "reported age",
-                report.map_or(f32::NAN, |report| {
-                    view.now.seconds_since(report.at) as f32 * 1e3
-                }),
-                "age of that report, ms",
-            ),
+            reported,
+            reported_age,
             term("W", score.worth, "worth of the newer of the two, 0 to 1"),
             term(
                 "unseen arrivals",
@@ -363,7 +370,12 @@ impl Policy for Auto {
             term(
                 "factor",
                 terms.factor,
-                "learned relative cost, errors included",
+                "learned relative cost, errors included, times the relief",
+            ),
+            term(
+                "relief",
+                view.table.relief(node),
+                "what a crowd counts for here, beside a node without neighbours",
             ),
             term(
                 "penalty",

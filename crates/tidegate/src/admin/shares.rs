@@ -38,7 +38,7 @@ pub(super) fn reasons(table: &LoadTable, look: &Look, site: &Site, id: NodeId) -
         even: capacity(id) / all,
         requests: requests as f64,
     };
-    let cost = cost_reason(terms(id).factor.into());
+    let cost = cost_reason(f64::from(terms(id).factor / table.relief(id)));
     cost.into_iter().chain(chance_reason(share)).collect()
 }
 

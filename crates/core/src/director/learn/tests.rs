@@ -453,3 +453,55 @@ fn more_unseen_arrivals_mean_fewer_draws() {
     world.tick();
     assert_eq!(world.table.site_terms(SITE).draws, 5);
 }
+
+#[test]
+fn a_node_among_neighbours_is_relieved_and_the_table_has_by_how_much() {
+    let mut world = world(1);
+    for _ in 0..20_000 {
+        world.load(0, 1.0, 8.0);
+        world.load(1, 1.0, 0.0);
+        world.tick();
+    }
+    let [loaded, free] = world.tick();
+    // Records of 2 ms where a request takes 10, as long as nothing else is known.
+    let worth = (-2f32 / 20.0).exp();
+    let relief = 9f32.powf(-0.4 * worth);
+    assert!((loaded.factor - relief).abs() < 0.01, "{loaded:?}");
+    assert_eq!(world.table.relief(NodeId(0)), loaded.factor);
+    assert_eq!((free.factor, world.table.relief(NodeId(1))), (1.0, 1.0));
+    // Nothing is known of it any more: it is one like others.
+    world.now = world.now + Duration::from_secs(60);
+    world.load(1, 1.0, 0.0);
+    let [unknown, _] = world.tick();
+    assert_eq!((unknown.factor, world.table.relief(NodeId(0))), (1.0, 1.0));
+}
+
+#[test]
+fn a_neighbour_that_old_records_show_relieves_its_node_of_nothing() {
+    let mut world = world(1);
+    for _ in 0..200 {
+        world.load(0, 1.0, 8.0);
+        world.load(1, 1.0, 0.0);
+        world.now = world.now + Duration::from_millis(99);
+        world.tick();
+    }
+    let relief = world.table.relief(NodeId(0));
+    assert!((0.95..=1.0).contains(&relief), "{relief}");
+}
+
+#[test]
+fn records_are_worth_something_for_longer_where_nodes_have_less_than_a_cpu() {
+    let decay = |capacity: f32| {
+        let mut world = world(1);
+        world.load(0, capacity, 1.0);
+        world.load(1, capacity, 1.0);
+        world.tick();
+        world.table.site_terms(SITE).decay
+    };
+    let whole = decay(1.0);
+    assert_eq!(decay(4.0), whole);
+    assert!((whole / decay(0.1) - 10.0).abs() < 1e-3);
+    let mut bare = world(1);
+    bare.tick();
+    assert_eq!(bare.table.site_terms(SITE).decay, whole, "none is known");
+}
