@@ -40,12 +40,15 @@ impl Guard {
     pub(super) fn start(
         place: &Place,
         kind: &Antagonist,
-        (node, server): (&str, SocketAddr),
+        (node, server): (&str, Option<SocketAddr>),
     ) -> Result<Self, ClusterError> {
         let program = lab()?;
         let argument = argument(kind).map_err(|error| ClusterError::Plan(error.to_string()))?;
         let mut command = place.command(&program);
-        command.args(["antagonist", &argument, "--server", &server.to_string()]);
+        command.args(["antagonist", &argument]);
+        if let Some(server) = server {
+            command.args(["--server", &server.to_string()]);
+        }
         let mut process = Process::start(format!("an antagonist of {node}"), &mut command)?;
         await_program(&mut process, &program)?;
         Ok(Self {

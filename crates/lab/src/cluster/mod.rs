@@ -221,8 +221,17 @@ impl Cluster {
     pub fn antagonist(&self, node: usize, kind: &Antagonist) -> Result<Guard, ClusterError> {
         let at = self.node(node)?;
         match &self.machines {
-            Machines::Real(_) => Guard::start(&at.place, kind, (&at.name, at.address)),
+            Machines::Real(_) => Guard::start(&at.place, kind, (&at.name, Some(at.address))),
             Machines::Emulated(emulated) => Ok(emulated.antagonist(node, kind).into()),
+        }
+    }
+
+    /// Lets an antagonist work on the front-ends' CPU until the guard is dropped. In a control group of
+    /// the same weight as theirs, it gets half of what both want. Loopback mode has no such groups.
+    pub fn beside_front(&self, kind: &Antagonist) -> Result<Guard, ClusterError> {
+        match &self.machines {
+            Machines::Real(real) => real.beside_front(kind),
+            Machines::Emulated(_) => Err(ClusterError::Loopback("a share of the front-ends' CPU")),
         }
     }
 

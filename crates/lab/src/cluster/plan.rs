@@ -68,7 +68,7 @@ impl ClusterPlan {
                     node.name
                 ));
             }
-            if !names.insert(&node.name) || [FRONT, CLIENTS].contains(&node.name.as_str()) {
+            if !names.insert(&node.name) || TAKEN.contains(&node.name.as_str()) {
                 return wrong(format!("the name {} is taken", node.name));
             }
             if !(1..=WORKERS_MAX).contains(&node.workers) {
@@ -90,6 +90,9 @@ const DATABASE_PORT: u16 = 5432;
 pub(super) const FRONT: &str = "front";
 /// The load generators' name; no node may have it either.
 pub(super) const CLIENTS: &str = "clients";
+/// The name of what shares the front-ends' CPU; nor this one.
+pub(super) const BESIDE_FRONT: &str = "beside-front";
+const TAKEN: [&str; 3] = [FRONT, CLIENTS, BESIDE_FRONT];
 /// Longest name of a node.
 const NAME_MAX: usize = 32;
 /// Most workers of a server.

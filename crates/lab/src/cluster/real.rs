@@ -10,16 +10,17 @@ use rustix::process::Signal;
 use tidegate_core::load::Rung;
 use tidegate_remote::kernel::{Interface, PassThrough, pass_at};
 
+use crate::antagonist::Antagonist;
 use crate::awake::cpus;
 
 use super::answer;
 use super::group::{Purpose, Tree};
 use super::name::{Owner, Stem};
 use super::network::{self, Namespace, Network};
-use super::plan::{CLIENTS, FRONT};
+use super::plan::{BESIDE_FRONT, CLIENTS, FRONT};
 use super::{
-    AgentAt, AgentPlan, ClusterError, ClusterPlan, Host, KeyAt, LoadAt, Node, NodePlan, Place,
-    Placed, Process, ending, servers, sweep,
+    AgentAt, AgentPlan, ClusterError, ClusterPlan, Guard, Host, KeyAt, LoadAt, Node, NodePlan,
+    Place, Placed, Process, ending, servers, sweep,
 };
 
 /// The place of a switch.
@@ -45,6 +46,8 @@ pub(super) struct Machines {
     machines: Vec<Machine>,
     front: Place,
     clients: Place,
+    /// In a control group like the front's.
+    beside_front: Place,
     folder: PathBuf,
     emulated: Vec<String>,
     /// What native XDP needs at the switch's ends of the cables.
@@ -165,6 +168,7 @@ impl Machines {
             machines: Vec::new(),
             front: before(FRONT, Purpose::Node)?,
             clients: before(CLIENTS, Purpose::Watch)?,
+            beside_front: before(BESIDE_FRONT, Purpose::Node)?,
             folder: folder.clone(),
             emulated,
             passes: Vec::new(),
@@ -229,6 +233,11 @@ impl Machines {
             cpu: pin(cpu, "front-ends", &mut Vec::new()),
             ..self.front.clone()
         })
+    }
+
+    /// See [`super::Cluster::beside_front`].
+    pub(super) fn beside_front(&self, kind: &Antagonist) -> Result<Guard, ClusterError> {
+        Guard::start(&self.beside_front, kind, ("the front", None))
     }
 
     pub(super) fn host(&self) -> Result<Host, ClusterError> {

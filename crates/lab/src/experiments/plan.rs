@@ -89,6 +89,8 @@ pub struct Point {
     pub streams: Vec<Stream>,
     /// What else is on which node.
     pub antagonists: Vec<(usize, Antagonist)>,
+    /// What else wants the front-ends' CPU, which then gets as much of it as they do.
+    pub beside_front: Option<Antagonist>,
     /// Once, before the first arm: fills the nodes' caches as this load leaves them.
     pub settle: Duration,
     /// In each run, before anything counts.
@@ -156,6 +158,7 @@ impl Point {
             label,
             streams: vec![stream],
             antagonists: Vec::new(),
+            beside_front: None,
             settle: SETTLE,
             warm_up,
             length,

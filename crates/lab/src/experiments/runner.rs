@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tidegate_remote::clock;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, ClusterError};
 use crate::front::{self, FrontEnd};
 use crate::load::{self, Knee, LoadPlan, LoadResult, Sample};
 
@@ -241,6 +241,14 @@ impl<'a> Runner<'a> {
             .iter()
             .map(|(node, kind)| cluster.antagonist(*node, kind));
         let _guards = guards.collect::<Result<Vec<_>, _>>()?;
+        let beside = point.beside_front.as_ref();
+        let _beside = match beside.map(|kind| cluster.beside_front(kind)).transpose() {
+            Err(why @ ClusterError::Loopback(_)) => {
+                self.note(format!("SKIPPED {}: {why}", point.label));
+                return Ok(());
+            }
+            started => started?,
+        };
         let arms: Vec<_> = arms.iter().filter(|arm| point.takes(arm)).collect();
         if let Some(arm) = arms.first() {
             self.settle(point, arm, knee, cluster)?;

@@ -6,6 +6,10 @@
 //! | `slower=3` | at 1.4 of the knee each request suddenly costs three times as much |
 //! | `front_ends=1, 4, 16` | so many processes that do not know of each other, at twice the knee |
 //! | `mixed=2` | one request in fifty costs a hundred times as much as the others, twice the knee |
+//! | `crowded=2` | another program takes half of the front-ends' CPU, twice the knee |
+//!
+//! The other program is a thread that always wants CPU, for each CPU of the front-ends (the lab has one), in
+//! a control group of the same weight as theirs. Load generator and agents stand apart from both.
 //!
 //! Peers: HAProxy's `maxconn` with a queue of 0.6 of the SLO, nginx's `limit_conn`, Envoy's
 //! `adaptive_concurrency` and `admission_control`. The limits of the first two were set knowing what
@@ -19,6 +23,7 @@ use std::time::Duration;
 
 use tidegate_remote::clock;
 
+use crate::antagonist::Antagonist;
 use crate::cluster::Cluster;
 use crate::experiments::judge::{Table, at_least, at_most};
 use crate::experiments::measured::{Measured, labelled};
@@ -38,7 +43,7 @@ use super::{
 /// See the module.
 pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
     name: "admission-goodput",
-    about: "goodput within the SLO at 0.9 to 10 times the knee, with several front-ends, mixed costs, a server that slows down; peers",
+    about: "goodput within the SLO at 0.9 to 10 times the knee, with several front-ends, mixed costs, a server that slows down, front-ends without CPU; peers",
     source: "design goals",
     needs: "haproxy, nginx, envoy for their arms",
     estimate: |scale| plan(scale).estimate(),
@@ -55,6 +60,9 @@ const MANY: &[u32] = &[1, 4, 16];
 const TWICE: f64 = 2.0;
 const MIXED: &str = "mixed=2";
 const SLOWER: &str = "slower=3";
+const CROWDED: &str = "crowded=2";
+/// One for each CPU of the front-ends.
+const HOGS: Antagonist = Antagonist::Hogs { threads: 1 };
 /// What requests cost then, and since when, after the warm-up.
 const TIMES: u32 = 3;
 const SLOWS: Duration = Duration::from_secs(2);
@@ -84,6 +92,7 @@ fn plan(scale: Scale) -> Plan {
     let length = scale.pick([700, 2300], [1000, 3500]);
     let by = |load: &f64| point(by_load(*load), stream(open(*load)), length);
     let mut points: Vec<_> = loads(scale).iter().map(by).collect();
+    points.push(crowded(length));
     let mut arms = vec![
         off(Feed::Kernel),
         adaptive(Feed::Kernel),
@@ -117,6 +126,15 @@ fn slower() -> Point {
         windows: Some(WINDOW),
         only: Some(is_main),
         ..point(SLOWER.into(), stream(open(1.4)), [1000, 6000])
+    }
+}
+
+/// Front-ends that have half of their CPU.
+fn crowded(length: [u64; 2]) -> Point {
+    Point {
+        beside_front: Some(HOGS),
+        only: Some(is_main),
+        ..point(CROWDED.into(), stream(open(TWICE)), length)
     }
 }
 
@@ -280,6 +298,8 @@ fn verdicts(scale: Scale, table: &Table, peers: &[&str]) -> Vec<Option<GoalVerdi
     ));
     let most = capacity(table, [MIXED]);
     verdicts.extend(useful(table, peers, METRIC, MIXED, most));
+    let most = capacity(table, [CROWDED, &by_load(TWICE)]);
+    verdicts.extend(useful(table, peers, METRIC, CROWDED, most));
     let completed = |arm: &String| of(table, arm, "completed_after_rps", SLOWER);
     let most = table.keys().filter_map(completed).reduce(f64::max);
     verdicts.extend(useful(table, peers, "goodput_after_rps", SLOWER, most));
@@ -294,6 +314,7 @@ fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> ExperimentFinding
         .iter()
         .map(|processes| group(&by_front_ends(*processes), METRIC))
         .collect();
+    groups.push(group(CROWDED, METRIC));
     if scale == Scale::Full {
         groups.extend([group(MIXED, METRIC), group(SLOWER, "goodput_after_rps")]);
     }
