@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tidegate_core::admission::{AdmissionConfig, AdmissionKind, Rank, StaticLimits};
 use tidegate_core::director::Director;
-use tidegate_core::load::{LoadTable, NodeLoad};
+use tidegate_core::load::{LoadTable, NodeLoad, Recent};
 use tidegate_core::picker::{Arrival, Decision, Outcome, Picker, Retried, Ticket, WaitId};
 use tidegate_core::policy::{LoadIndex, Parameters, PolicyConfig, PolicyKind, Probe};
 use tidegate_core::time::Timestamp;
@@ -107,6 +107,12 @@ fn requests(picker: &mut Picker, tickets: &mut Vec<Ticket>, now: &mut Timestamp)
         *now = *now + Duration::from_micros(100);
         if round % 100 == 0 {
             read(picker.table(), *now);
+        }
+        if round >= 250 {
+            // As where nodes are read in turn.
+            let first = round as u32 % 90 * 10;
+            let recent = Recent::new(NodeId(first), NodeId(first + 9));
+            picker.table().set_recent(Some(recent));
         }
         let Decision::Forward(first) = picker.handle_request(&Arrival::at(SITE), *now) else {
             panic!("there are nodes");

@@ -13,7 +13,7 @@ use super::counters::{CounterSlot, Counters};
 use super::measured::{Measured, MeasuredSlot};
 use super::slot::{HAS_MOST, Slot};
 use super::words::{Agreed, FirstWord, WordBox, WordOp, WordReply, WordRequest};
-use super::{Group, LimitBy, LoadBrief, NodeLoad, OwnTraffic};
+use super::{Group, LimitBy, LoadBrief, NodeLoad, OwnTraffic, Recent};
 use crate::ids::{GroupId, NodeId, SiteId};
 use crate::places::Places;
 use crate::request::{KindPlaces, Priority, Rank};
@@ -187,7 +187,13 @@ pub struct LoadTable {
     groups: Places<GroupSlot>,
     /// By node: see [`most`].
     most: Places<AtomicU64>,
+    recent: RecentSlot,
 }
+
+/// The nodes that were read last. A line of its own: it changes with each group that is read.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct RecentSlot(AtomicU64);
 
 /// What all nodes of a group have together.
 #[derive(Debug, Default)]
@@ -247,6 +253,7 @@ impl LoadTable {
             accounts: Accounts::new(nodes, sites),
             groups: Places::new(0, GroupSlot::default),
             most: Places::new(nodes, AtomicU64::default),
+            recent: RecentSlot::default(),
         }
     }
 
@@ -291,6 +298,17 @@ impl LoadTable {
     /// How many nodes the table has room for.
     pub fn nodes(&self) -> usize {
         self.nodes.count()
+    }
+
+    /// Says which nodes were read last; none: all are read as often as is of use.
+    pub fn set_recent(&self, recent: Option<Recent>) {
+        self.recent.0.store(Recent::word(recent), Ordering::Relaxed);
+    }
+
+    /// The nodes that were read last, where not all are read as often as is of use.
+    #[inline]
+    pub fn recent(&self) -> Option<Recent> {
+        Recent::of_word(self.recent.0.load(Ordering::Relaxed))
     }
 
     /// Publishes what the node's reader learned. One writer per node.

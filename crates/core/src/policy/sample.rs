@@ -1,5 +1,7 @@
 //! Draws and comparisons that several policies share.
 
+use std::ops::Range;
+
 use crate::ids::NodeId;
 use crate::prng::Prng;
 
@@ -43,6 +45,15 @@ impl Draw {
             seen |= bit(position);
         }
         Self { picked, count }
+    }
+
+    /// The same of these positions.
+    pub(super) fn within(positions: Range<usize>, draws: usize, prng: &mut Prng) -> Self {
+        let mut draw = Self::distinct(positions.len(), draws, prng);
+        for position in &mut draw.picked[..draw.count] {
+            *position += positions.start as u32;
+        }
+        draw
     }
 
     /// How many were drawn.
@@ -160,6 +171,26 @@ mod tests {
             counts.iter().all(|count| count.abs_diff(5000) < 300),
             "{counts:?}"
         );
+    }
+
+    #[test]
+    fn draws_within_some_positions_are_distinct_and_uniform() {
+        let mut prng = Prng::new(5);
+        let mut counts = [0u32; 20];
+        for _ in 0..8000 {
+            let draw = Draw::within(12..20, 4, &mut prng);
+            assert_eq!(draw.count(), 4);
+            for index in 0..4 {
+                counts[draw.position(index)] += 1;
+            }
+        }
+        // 4000 expected of each.
+        let (beside, within) = counts.split_at(12);
+        assert!(
+            within.iter().all(|count| count.abs_diff(4000) < 250),
+            "{counts:?}"
+        );
+        assert!(beside.iter().all(|count| *count == 0), "{counts:?}");
     }
 
     #[test]
