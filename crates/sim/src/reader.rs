@@ -1,13 +1,13 @@
 //! One front-end's reads: which record of each node it has by now, and what of its own traffic
 //! that record cannot have seen.
 
-use tidegate_core::load::{LoadTable, NodeLoad, OwnTraffic};
+use tidegate_core::load::{LoadTable, NodeLoad, OwnTraffic, Recent};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::NodeId;
 
 use crate::node::Node;
 use crate::own_log::{OwnLog, Polls};
-use crate::reads::{LoadRead, Reads, phase};
+use crate::reads::{LoadRead, Reads};
 
 /// See the module.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Reader {
         let mut groups: Vec<Group> = Vec::new();
         let mut links = Vec::with_capacity(nodes.len());
         for (local, node) in nodes.iter().enumerate() {
-            let phase = phase(front_end, *node as usize);
+            let phase = reads.phase(front_end, *node as usize);
             let class = reads.class(*node as usize);
             links.push(Link {
                 now: OwnTraffic::default(),
@@ -90,6 +90,19 @@ impl Reader {
         }
     }
 
+    /// The nodes that were read last.
+    fn recent(&self, now: Timestamp, reads: &Reads) -> Option<Recent> {
+        let sent = |group: &Group| {
+            let newest = reads.newest(group.class, group.phase, now);
+            (newest >= 0).then(|| reads.polls(group.class, group.phase).at(newest))
+        };
+        let last = self.groups.iter().max_by_key(|group| sent(group))?;
+        sent(last)?;
+        let mut nodes = last.members.iter().map(|(_, local)| NodeId(*local));
+        let first = nodes.next()?;
+        Some(Recent::new(first, nodes.next_back().unwrap_or(first)))
+    }
+
     /// Brings the table to what it would hold by now if each read had been taken in.
     pub(crate) fn catch_up(
         &mut self,
@@ -98,6 +111,9 @@ impl Reader {
         reads: &mut Reads,
         table: &LoadTable,
     ) {
+        if reads.in_turn {
+            table.set_recent(self.recent(now, reads));
+        }
         for group in &mut self.groups {
             let newest = reads.newest(group.class, group.phase, now);
             // Where every read takes as long, nothing can have come since.
@@ -299,7 +315,7 @@ mod tests {
         let mut prng = Prng::new(seed);
         let mut reads = Reads::new(&scenario, BOTH, START);
         let front_end = prng.below(8) as u32;
-        let polls = reads.polls(0, phase(front_end, 0));
+        let polls = reads.polls(0, reads.phase(front_end, 0));
         let look_back = Some(reads.look_back());
         let mut nodes = [Node::new(&scenario.nodes[0], 0, seed, look_back, START)];
         let mut reader = Reader::new(front_end, &[0], &reads);

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! front-end f and node s share phase (f + s) mod 8 of the read interval
+//! in turn              groups of neighbours, each in a phase of its own; front-ends begin anywhere
 //! read k of a phase    sent at first + k * interval, at the node one delay later, and back
 //! record               of the node's counters when the read is there, or as published, or aged
 //! ```
@@ -22,7 +23,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::load::{NodeLoad, Point, Rates, expected_runnable};
+use tidegate_core::load::{NodeLoad, Point, Rates, expected_runnable, groups};
 use tidegate_core::record::Sources;
 use tidegate_core::time::{Timestamp, nanos};
 
@@ -67,6 +68,10 @@ pub(crate) struct Reads {
     /// By node.
     class_of: Vec<Option<usize>>,
     quota_milli: Vec<u32>,
+    /// Groups in which reads are spread over their interval.
+    phases: u32,
+    /// Whether these are nodes that lie side by side, one group after the other.
+    pub(crate) in_turn: bool,
     /// The last read that was asked for, by node and phase.
     known: Vec<(i64, Option<LoadRead>)>,
 }
@@ -111,6 +116,12 @@ impl Reads {
                 })
             }));
         }
+        let interval = classes
+            .first()
+            .map_or(Duration::ZERO, |class| class.records.interval);
+        let wanted = scenario.front_ends.in_turn;
+        let turns = groups(scenario.nodes.len(), interval).filter(|_| wanted);
+        let phases = turns.map_or(PHASES, |groups| groups as u32);
         let claim = |claimed: Option<f64>| claimed.map_or(0, |cores| (cores * 1e3) as u32);
         Self {
             seed: scenario.seed,
@@ -123,8 +134,20 @@ impl Reads {
                 .iter()
                 .map(|node| claim(node.allocation))
                 .collect(),
-            known: vec![(-1, None); scenario.nodes.len() * PHASES as usize],
+            phases,
+            in_turn: turns.is_some(),
+            known: vec![(-1, None); scenario.nodes.len() * phases as usize],
         }
+    }
+
+    /// The phase in which the front-end reads the node.
+    pub(crate) fn phase(&self, front_end: u32, node: usize) -> u32 {
+        if !self.in_turn {
+            return (front_end % PHASES + node as u32 % PHASES) % PHASES;
+        }
+        let begins = hash(u64::from(front_end)) % u64::from(self.phases);
+        let group = node * self.phases as usize / self.class_of.len();
+        (begins as u32 + group as u32) % self.phases
     }
 
     /// How far back a node's log must reach.
@@ -157,7 +180,7 @@ impl Reads {
     pub(crate) fn polls(&self, class: usize, phase: u32) -> Polls {
         let interval_ns = self.classes[class].interval_ns;
         Polls {
-            first_ns: self.start.nanos() + interval_ns * u64::from(phase) / u64::from(PHASES),
+            first_ns: self.start.nanos() + interval_ns * u64::from(phase) / u64::from(self.phases),
             interval_ns,
         }
     }
@@ -184,7 +207,7 @@ impl Reads {
         if class.regular && nodes[node].never_silent() {
             return (newest > after).then_some(newest);
         }
-        let phase = phase(front_end, node);
+        let phase = self.phase(front_end, node);
         let polls = self.polls(class_number, phase);
         let mut number = newest;
         while number > after {
@@ -242,7 +265,7 @@ impl Reads {
         phase: u32,
         number: i64,
     ) -> Option<&LoadRead> {
-        let place = node * PHASES as usize + phase as usize;
+        let place = node * self.phases as usize + phase as usize;
         if self.known[place].0 != number {
             self.known[place] = (number, self.work_out(nodes, node, phase, number));
         }
@@ -462,11 +485,6 @@ fn reported(rates: &Rates, capacity: f32, over: Duration) -> NodeLoad {
         utilization_ulm: used,
         ..NodeLoad::UNKNOWN
     }
-}
-
-/// The phase in which the front-end reads the node.
-pub(crate) fn phase(front_end: u32, node: usize) -> u32 {
-    (front_end % PHASES + node as u32 % PHASES) % PHASES
 }
 
 fn exponential(mean: u64, chance: f64) -> u64 {

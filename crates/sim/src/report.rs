@@ -94,6 +94,8 @@ pub struct Report {
     pub rejected: u64,
     /// From arrival at the front-end to the answer there.
     pub latencies: Latencies,
+    /// Nodes that a decision compared, on the average.
+    pub compared: f64,
     /// Age of the load record at each decision that had one.
     pub load_ages: Latencies,
     /// Requests sent to each node.

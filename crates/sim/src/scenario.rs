@@ -143,6 +143,9 @@ pub struct FrontEnds {
     pub timeout: Option<Duration>,
     /// Whether they agree by words of the nodes' memory, where these have records.
     pub words: bool,
+    /// Whether nodes that are read seldom are read in turn (`load::groups`), as where a budget does not allow more. All nodes
+    /// are then read in one way.
+    pub in_turn: bool,
 }
 
 /// The network between front-ends and nodes.
@@ -225,6 +228,7 @@ impl Scenario {
                 subset: None,
                 tick: Duration::from_millis(1),
                 words: true,
+                in_turn: false,
                 timeout: None,
             },
             network: Network {

@@ -103,6 +103,7 @@ fn front_ends(table: &FrontEndsTable) -> Checked<FrontEnds> {
             .unwrap_or(Duration::from_millis(1)),
         timeout: maybe_time_within(table.timeout.as_ref(), "timeout", MICROSECOND..=HOUR)?,
         words: table.words.unwrap_or(true),
+        in_turn: false,
     })
 }
 

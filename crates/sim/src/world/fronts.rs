@@ -188,6 +188,8 @@ impl World<'_> {
         if let Some(ticket) = &ticket {
             self.check_dispatch(&wanted, node, ticket)?;
             if wanted.measured {
+                self.measures.compared += u64::from(ticket.why.compared);
+                self.measures.decisions += 1;
                 self.measures
                     .load_ages
                     .extend(ticket.why.load_age.map(nanos));

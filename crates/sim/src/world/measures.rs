@@ -23,6 +23,10 @@ pub(super) struct Measures {
     /// Tries that nodes refused for want of descriptors.
     pub(super) out_of_files: u64,
     pub(super) load_ages: Vec<u64>,
+    /// Nodes that decisions compared, warm-up left out.
+    pub(super) compared: u64,
+    /// Decisions, likewise.
+    pub(super) decisions: u64,
     pub(super) digest: Digest,
     requests: u64,
     warm_from: u64,
@@ -71,6 +75,8 @@ impl Measures {
             events: 0,
             out_of_files: 0,
             load_ages: Vec::with_capacity(requests),
+            compared: 0,
+            decisions: 0,
             digest: Digest::new(),
             requests: requests as u64,
             warm_from: (f64::from(scenario.requests) * scenario.warm_up).ceil() as u64,
@@ -237,6 +243,7 @@ impl World<'_> {
             out_of_files: measures.out_of_files,
             rejected: totals.rejected,
             latencies: Latencies::merged(sites.iter().map(|site| &site.latencies)),
+            compared: measures.compared as f64 / measures.decisions.max(1) as f64,
             load_ages: Latencies::of(std::mem::take(&mut measures.load_ages)),
             sent: measures.sent.clone(),
             herding: measures.herding.iter().sum::<f64>() / windows,
