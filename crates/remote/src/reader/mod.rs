@@ -19,6 +19,9 @@
 //! | `targets` | nodes that come and go |
 //! | `status` | what it reports meanwhile |
 //!
+//! Where the budget allows to read many nodes but seldom, groups are small and the load table says which one was read last
+//! (`tidegate_core::load::Recent`).
+//!
 //! A node that does not answer costs its requests and nothing else: its load gets older, and
 //! old is unknown. After 64 reads in a row without a record it is read only every 16th time at the
 //! shortest interval until it answers.

@@ -13,12 +13,16 @@
 //! nothing else would run on its CPU, and a front-end has requests to serve as well. So a reader
 //! that is asked for too much takes half a core, not a whole one.
 //!
+//! Where the budget allows to read many nodes but seldom, they are read in turn: in as many groups as `load::groups` says, however
+//! small, so that some have always been read just now.
+//!
 //! The interval changes with what loads are needed for. Then the group whose turn it was has it still: a pace that changes
 //! all the time leaves out none.
 
 use std::ops::Range;
 use std::time::Duration;
 
+use tidegate_core::load;
 use tidegate_core::time::Timestamp;
 
 /// Fewest nodes of a group, if there are more groups than one.
@@ -26,11 +30,21 @@ const GROUP_MIN: usize = 64;
 /// Shortest slot.
 const SLOT_MIN: Duration = Duration::from_micros(100);
 
+/// How often to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ReadPace {
+    /// Time between two reads of a node.
+    pub(super) interval: Duration,
+    /// Shorter ones would be of use, and are not within the budget.
+    pub(super) is_short_of: bool,
+}
+
 /// Absolute deadlines, one per slot.
 #[derive(Debug)]
 pub(super) struct Schedule {
     nodes: usize,
-    interval: Duration,
+    pace: ReadPace,
+    in_turn: bool,
     groups: usize,
     slot: Duration,
     group: usize,
@@ -42,12 +56,23 @@ pub(super) struct Schedule {
 
 impl Schedule {
     pub(super) fn new(nodes: usize, interval: Duration, now: Timestamp) -> Self {
+        let pace = ReadPace {
+            interval,
+            is_short_of: false,
+        };
+        Self::at(nodes, pace, now)
+    }
+
+    fn at(nodes: usize, pace: ReadPace, now: Timestamp) -> Self {
+        let interval = pace.interval;
+        let turns = load::groups(nodes, interval).filter(|_| pace.is_short_of);
         let by_nodes = nodes / GROUP_MIN;
         let by_time = (interval.as_nanos() / SLOT_MIN.as_nanos()) as usize;
-        let groups = by_nodes.min(by_time).max(1);
+        let groups = turns.unwrap_or(by_nodes.min(by_time)).max(1);
         Self {
             nodes,
-            interval,
+            pace,
+            in_turn: turns.is_some(),
             groups,
             slot: interval / groups as u32,
             group: 0,
@@ -67,14 +92,19 @@ impl Schedule {
         }
     }
 
-    /// Time between two reads of a node.
-    pub(super) fn interval(&self) -> Duration {
-        self.interval
+    /// How often it reads.
+    pub(super) fn paced_by(&self) -> ReadPace {
+        self.pace
     }
 
-    /// Goes on with this interval, at once.
-    pub(super) fn paced(self, interval: Duration, now: Timestamp) -> Self {
-        let next = Self::new(self.nodes, interval, now);
+    /// Whether nodes are read in turn, because they cannot be read as often as is of use.
+    pub(super) fn in_turn(&self) -> bool {
+        self.in_turn
+    }
+
+    /// Goes on at this pace, at once.
+    pub(super) fn paced(self, pace: ReadPace, now: Timestamp) -> Self {
+        let next = Self::at(self.nodes, pace, now);
         // Where there are fewer groups now, the same nodes are in one further in front.
         let group = self.group * next.groups / self.groups;
         Self {
@@ -136,6 +166,13 @@ mod tests {
         Timestamp::from_nanos(micros * 1000)
     }
 
+    fn pace(millis: u64, is_short_of: bool) -> ReadPace {
+        ReadPace {
+            interval: Duration::from_millis(millis),
+            is_short_of,
+        }
+    }
+
     #[test]
     fn every_node_comes_once_a_round() {
         for nodes in [1, 2, 63, 64, 127, 128, 1000, 1001, 5000] {
@@ -168,11 +205,30 @@ mod tests {
             assert!(group.start <= next, "{turn}: {group:?} after {next}");
             next = group.end % 1000;
             let millis = [1, 50][turn as usize % 2];
-            schedule = schedule.paced(Duration::from_millis(millis), at(turn));
-            assert_eq!(schedule.interval(), Duration::from_millis(millis));
+            let paced = pace(millis, false);
+            schedule = schedule.paced(paced, at(turn));
+            assert_eq!(schedule.paced_by(), paced);
             assert_eq!(schedule.deadline(), at(turn));
         }
         assert!(schedule.rounds() >= 5, "{}", schedule.rounds());
+    }
+
+    #[test]
+    fn nodes_that_are_read_seldom_are_read_in_turn_and_none_is_left_out() {
+        let calm = || Schedule::new(1000, INTERVAL, at(0));
+        let mut schedule = calm().paced(pace(55, true), at(0));
+        assert!(schedule.in_turn());
+        let mut next = 0;
+        for turn in 0..68 {
+            let (group, first) = schedule.begin(at(turn));
+            assert_eq!((group.start, first), (next, turn == 0));
+            assert!((14..=15).contains(&group.len()), "{group:?}");
+            next = group.end;
+        }
+        assert_eq!(next, 1000);
+        // As often as is of use again, and seldom for want of need.
+        assert!(!schedule.paced(pace(1, true), at(0)).in_turn());
+        assert!(!calm().paced(pace(55, false), at(0)).in_turn());
     }
 
     #[test]

@@ -47,6 +47,7 @@ impl Worker {
                 shared.faults(ReadFault::Unreachable, 1);
             }
         }
+        self.put_in_order();
         self.shared
             .followed
             .store(wanted.version, Ordering::Release);

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
-use tidegate_core::load::{LoadTable, WordReply};
+use tidegate_core::load::{LoadTable, Recent, WordReply};
 use tidegate_core::time::{Timestamp, nanos};
 use tidegate_core::topology::NodeId;
 
@@ -19,7 +19,7 @@ use super::in_flight::InFlightRead;
 use super::keys::Purpose;
 use super::node::{LINES, LINES_BYTES, Node, Times};
 use super::peers::{Asked, Peers};
-use super::schedule::Schedule;
+use super::schedule::{ReadPace, Schedule};
 use super::status::{ReadFault, ReaderStats};
 use super::{BACKOFF, FAULTS_MAX, ReaderOptions, ReaderState, Target};
 use crate::clock;
@@ -43,6 +43,8 @@ const NAP: Duration = Duration::from_micros(50);
 /// Where reads are far apart all answers come in while the thread sleeps, for this part of an interval and this long at most.
 const NAP_PART: u32 = 20;
 const NAP_MAX: Duration = Duration::from_millis(2);
+/// Where nodes are read in turn, slots are shorter: nearly all answers come in within this time.
+const TURN_NAP: Duration = Duration::from_micros(200);
 /// How often the statistics are brought up to date.
 const STATS_EVERY: Duration = Duration::from_millis(100);
 
@@ -84,6 +86,8 @@ pub(super) struct Worker {
     pub(super) name: u64,
     /// None at an index that a node had which is read no more.
     pub(super) nodes: Vec<Option<Node>>,
+    /// Indices in the order of reads: that of the nodes' places in the load table.
+    order: Vec<usize>,
     pub(super) sockets: Vec<Socket>,
     pub(super) peers: Peers,
     pub(super) keys: Vec<Key>,
@@ -112,6 +116,7 @@ impl Worker {
         let mut worker = Self {
             name: random()?,
             nodes: Vec::with_capacity(targets.len()),
+            order: Vec::with_capacity(targets.len()),
             sockets: Vec::new(),
             peers: Peers::default(),
             keys: Vec::new(),
@@ -130,6 +135,7 @@ impl Worker {
         for target in targets {
             worker.add(target)?;
         }
+        worker.put_in_order();
         Ok(worker)
     }
 
@@ -138,12 +144,14 @@ impl Worker {
         // be had, the reader is that much later.
         rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1)).ok();
         let mut buffers = Buffers::new();
-        let mut schedule = Schedule::new(self.nodes.len(), self.interval, clock::now());
+        let mut schedule = Schedule::new(self.order.len(), self.interval, clock::now());
         while !self.stopped() {
             if self.take_wanted() {
-                schedule = schedule.of(self.nodes.len(), self.paced(), clock::now());
-            } else if schedule.interval() != self.paced() {
-                schedule = schedule.paced(self.paced(), clock::now());
+                schedule = schedule.of(self.order.len(), self.interval, clock::now());
+            }
+            let paced = self.paced();
+            if schedule.paced_by() != paced {
+                schedule = schedule.paced(paced, clock::now());
             }
             self.slot_began = clock::now();
             self.awaited = 0;
@@ -152,10 +160,13 @@ impl Worker {
             for socket in 0..self.sockets.len() {
                 self.send(&mut buffers, socket, group.clone(), round);
             }
-            for index in group {
-                self.read_local(index, round);
+            for at in group.clone() {
+                self.read_local(self.order[at], round);
             }
-            self.receive_until(&mut buffers, schedule.deadline());
+            if !self.gather(&mut buffers, schedule.in_turn()) {
+                self.show_recent(schedule.in_turn(), group);
+                self.receive_until(&mut buffers, schedule.deadline());
+            }
             let now = clock::now();
             if let Some(until) = schedule.end(now) {
                 clock::sleep_until(until);
@@ -164,6 +175,7 @@ impl Worker {
                 self.publish_stats(&schedule, now);
             }
         }
+        self.table.set_recent(None);
     }
 
     /// What reading may take from now on; what it costs stays known.
@@ -175,21 +187,24 @@ impl Worker {
     }
 
     /// Time between two reads: as is wanted, enough, and can be afforded. A node in trouble is looked at as often as can be.
-    fn paced(&self) -> Duration {
+    fn paced(&self) -> ReadPace {
         let enough = match self.troubled {
             true => 0,
             false => self.shared.pace.load(Ordering::Relaxed),
         };
-        let enough = Duration::from_nanos(enough);
+        let enough = self.interval.max(Duration::from_nanos(enough));
         let affordable = self
             .budget
             .as_ref()
             .map_or(Duration::ZERO, Budget::interval);
-        let interval = self.interval.max(enough).max(affordable);
+        let interval = enough.max(affordable);
         self.shared
             .interval
             .store(nanos(interval), Ordering::Relaxed);
-        interval
+        ReadPace {
+            interval,
+            is_short_of: affordable > enough,
+        }
     }
 
     /// Time between two reads as it is now.
@@ -215,7 +230,8 @@ impl Worker {
     /// Sends a read to every node of a group that is reached through this socket.
     fn send(&mut self, buffers: &mut Buffers, socket: usize, group: Range<usize>, round: u64) {
         let (mut now, turns) = (clock::now(), self.turns());
-        for index in group {
+        for at in group {
+            let index = self.order[at];
             let path = self.nodes[index].as_ref().and_then(Node::udp);
             let Some(peer) = path.map(|path| path.peer) else {
                 continue;
@@ -380,17 +396,48 @@ impl Worker {
         }
     }
 
+    /// Lets the answers of a slot come in while the thread sleeps, where there is time for that; whether the bell has rung.
+    fn gather(&mut self, buffers: &mut Buffers, in_turn: bool) -> bool {
+        let nap = match in_turn {
+            true => TURN_NAP,
+            false => (self.interval_now() / NAP_PART).min(NAP_MAX),
+        };
+        if nap > NAP && self.awaited > 0 {
+            if self.wait(nap, false) {
+                return true;
+            }
+            self.receive(buffers);
+        }
+        false
+    }
+
+    /// Says which nodes were read last, if they are read in turn: these now.
+    fn show_recent(&mut self, in_turn: bool, group: Range<usize>) {
+        let id = |at: usize| Some(self.nodes[*self.order.get(at)?].as_ref()?.id);
+        let ends = id(group.start).zip(id(group.end.saturating_sub(1)));
+        match ends.filter(|_| in_turn) {
+            Some((first, last)) => {
+                let recent = Recent::new(first, last);
+                self.table.set_recent(Some(recent));
+            }
+            None if self.table.recent().is_some() => self.table.set_recent(None),
+            None => {}
+        }
+    }
+
+    /// Nodes are read in the order of their places from now on.
+    pub(super) fn put_in_order(&mut self) {
+        let known = self.nodes.iter().enumerate();
+        self.order.clear();
+        (self.order).extend(known.filter_map(|(index, node)| node.is_some().then_some(index)));
+        let id = |index: &usize| self.nodes[*index].as_ref().map(|node| node.id);
+        self.order.sort_unstable_by_key(id);
+    }
+
     /// Receives answers until the deadline or the bell. Every time that the thread is woken costs more than
     /// an answer does: so it sleeps once all answers of this slot are there, and else is woken
     /// by the first one and lets the others come in meanwhile.
     fn receive_until(&mut self, buffers: &mut Buffers, deadline: Timestamp) {
-        let nap = (self.interval_now() / NAP_PART).min(NAP_MAX);
-        if nap > NAP && self.awaited > 0 {
-            if self.wait(nap, false) {
-                return;
-            }
-            self.receive(buffers);
-        }
         while !self.stopped() {
             let now = clock::now();
             if now >= deadline {

@@ -559,8 +559,8 @@ impl Network {
     /// How many requests came to each node in a round.
     fn asked(&mut self) -> Vec<usize> {
         self.rounds += 1;
-        let indices = 0..self.worker.nodes.len();
-        self.worker.send(&mut self.buffers, 0, indices, self.rounds);
+        let all = 0..self.worker.order.len();
+        self.worker.send(&mut self.buffers, 0, all, self.rounds);
         let nodes = 0..self.nodes.len();
         nodes.map(|node| self.received(node).len()).collect()
     }
@@ -591,6 +591,28 @@ fn nodes_come_and_go_and_what_is_known_of_those_that_stay_is_kept() {
     assert!(network.worker.nodes.len() <= 4 && network.worker.keys.len() <= 4);
     network.want(&[], 1000);
     assert_eq!(network.asked(), [0; 4]);
+}
+
+#[test]
+fn nodes_are_read_in_the_order_of_their_places_and_those_read_last_are_recent() {
+    let mut network = Network::of(6);
+    // Indices that are free again are taken by others.
+    network.want(&[(1, 0), (2, 0), (5, 0)], 1);
+    network.want(&[(5, 0), (4, 0), (0, 0), (2, 0), (1, 0)], 2);
+    let all: Vec<_> = (0..6).map(NodeId).collect();
+    let mut recent = |in_turn, group| {
+        network.worker.show_recent(in_turn, group);
+        let recent = network.worker.table.recent()?;
+        Some(recent.among(&all))
+    };
+    assert_eq!(recent(false, 0..5), None);
+    assert_eq!(recent(true, 0..2), Some(0..2));
+    // Node 3 is not read; nor is it a candidate then.
+    assert_eq!(recent(true, 2..4), Some(2..5));
+    assert_eq!(recent(true, 4..5), Some(5..6));
+    assert_eq!(recent(true, 7..9), None);
+    assert_eq!(recent(true, 0..2), Some(0..2));
+    assert_eq!(recent(false, 0..5), None);
 }
 
 #[test]
@@ -644,6 +666,6 @@ fn nodes_of_one_agent_are_read_with_one_read_while_it_answers() {
     // One that goes leaves the read to the other.
     targets.retain(|target| target.node.0 == 1);
     network.want_targets(targets, 2);
-    network.worker.send(&mut network.buffers, 0, 0..3, 4);
+    network.worker.send(&mut network.buffers, 0, 0..1, 4);
     assert_eq!(network.received(0).len(), 1);
 }
