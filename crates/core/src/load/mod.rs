@@ -22,6 +22,7 @@ mod reported;
 mod rung;
 mod slot;
 mod table;
+mod terms;
 mod words;
 
 pub use accounts::Accounts;
@@ -38,5 +39,6 @@ pub use recent::{Recent, groups};
 pub use reported::{Exchange, ReportedLoad, ReportedMetric, ReportedValue, expected_runnable};
 pub use rung::Rung;
 pub(crate) use table::Firsts;
-pub use table::{Compared, LoadReport, LoadTable, NodeTerms, Outcomes, Ramp, RestKind, SiteTerms};
+pub use table::{Compared, LoadReport, LoadTable, Outcomes, Ramp, RestKind};
+pub use terms::{NodeTerms, SiteTerms};
 pub use words::{Agreed, WordOp, WordReply, WordRequest};

@@ -9,7 +9,7 @@
 //!
 //! Inputs: the host's monotonic clock, which all that map the memory have in common.
 //!
-//! Failure case: of more than 64 readers that many and one are known. Who may map the memory may write nonsense into it: the
+//! Failure case: of more than 64 readers that many and one are known. Processes that may map the memory may write nonsense into it: the
 //! estimate of all nodes (`reader::front_ends`) bounds what that is worth. Reads that the kernel answers are counted by the kernel
 //! alone. Source: our own.
 
