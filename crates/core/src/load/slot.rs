@@ -13,8 +13,8 @@
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
-use super::table::{LoadReport, NodeTerms, RestKind, STREAK_MAX};
-use super::{LoadBrief, NodeLoad, OwnTraffic, Rung, Services};
+use super::table::{LoadReport, RestKind, STREAK_MAX};
+use super::{LoadBrief, NodeLoad, NodeTerms, OwnTraffic, Rung, Services};
 use crate::ids::CheckSet;
 use crate::request::Rank;
 use crate::time::{Timestamp, nanos};
