@@ -18,7 +18,7 @@
 //! factor = rel * (1 + 50 e^3) * relief               penalty = 1000 while e > 0.3; relief: see `neighbours`
 //! prior_n = xbar * C * rel - h * r / M               prior_R = (counted ? r * rel : r) - h * r / M
 //!           where load is reported (`load::reported`): n used - h * r / M, by the node's own reports (`reports`)
-//! w      = exp(-(mean record age + one-way) / (2 Sbar))          Sbar = mean y over 10 s * max(1, N / sum(C))
+//! w      = exp(-(mean record age + one-way) / (2 Sbar))          Sbar = mean y over 10 s, and of four of 10 ms, * max(1, N / sum(C))
 //! s      = min(1, 2 * (records / N) * w)
 //! d      = clamp(round(2 N / (1 + s K)), 5, 8 s + 16 (1 - s))
 //! ```
@@ -101,6 +101,8 @@ const DRAWS_MAX: f64 = 8.0;
 const DRAWS_OWN: f64 = 16.0;
 /// Worth of a record before any response, seconds of mean service time.
 const SERVICE_SECONDS: f64 = 0.01;
+/// What it counts for beside responses: one of a few milliseconds would make all records worthless.
+const SERVICE_SAMPLES: f64 = 4.0;
 /// Least variance of ln y to reckon with: nothing is that regular.
 const VARIANCE_MIN: f64 = 1e-6;
 /// Decayed responses below this are none: what they showed is forgotten.
@@ -452,7 +454,8 @@ impl Learned {
             let variance = sum(|node| node.taught.sum_ln_squared) / count - mean_ln * mean_ln;
             learned.mean_ln = mean_ln;
             learned.variance_ln = variance.max(0.0);
-            learned.service = (sum(|node| node.seconds) / count).max(1e-6);
+            let seconds = sum(|node| node.seconds) + SERVICE_SAMPLES * SERVICE_SECONDS;
+            learned.service = (seconds / (count + SERVICE_SAMPLES)).max(1e-6);
         }
         let believed = nodes.iter().filter_map(|node| learned.believed(node));
         learned.base_ln = base_time::mean_ln(believed);

@@ -117,7 +117,11 @@ mod tests {
         assert_eq!(relief(free, 10.0, 1.0), 1.0);
         let half = relief(loaded, 10.0, 0.5);
         assert!((half * half - relieved).abs() < 1e-3, "{half}");
-        assert_eq!(relief(loaded, 10.0, 0.0), 1.0, "nothing is known of the crowd");
+        assert_eq!(
+            relief(loaded, 10.0, 0.0),
+            1.0,
+            "nothing is known of the crowd"
+        );
     }
 
     #[test]
@@ -158,7 +162,11 @@ mod tests {
         };
         for load in unknown.into_iter().chain([Some(reported)]) {
             let slowdown = after(1, load.as_ref(), 0.0).slowdown(1.0);
-            assert_eq!((slowdown, relief(slowdown, 1.0, 1.0)), (None, 1.0), "{load:?}");
+            assert_eq!(
+                (slowdown, relief(slowdown, 1.0, 1.0)),
+                (None, 1.0),
+                "{load:?}"
+            );
         }
     }
 
