@@ -36,7 +36,7 @@ use tidegate_remote::udp::{Responder, ResponderOptions, ResponderStats};
 use tidegate_remote::{RegionError, RegionMemory, clock};
 
 use crate::config::{AgentConfig, INTERVAL_MAX, INTERVAL_MIN, MovesConfig, USER_RUNGS};
-use crate::demand::{Demand, WAKE_FROM};
+use crate::demand::{Demand, REST, WAKE_FROM};
 use crate::kernel::{Kernel, SLOW_INTERVAL};
 use crate::moves::{MovesError, MovesEvent, MovesWatch};
 use crate::privilege::{SAMPLING, looking_after};
@@ -189,8 +189,6 @@ pub struct AgentHandle {
     user_rung: Rung,
     reasons: Vec<String>,
     interval: Duration,
-    /// See [`AgentConfig::rest`].
-    rest: Duration,
     memory: Arc<RegionMemory>,
     moves: Option<MovesWatch>,
 }
@@ -224,7 +222,7 @@ impl Agent {
             Kernel::Answers(_) | Kernel::Publishes(_) => config.interval.max(SLOW_INTERVAL),
         };
         let rest = match kernel {
-            Kernel::Nothing => config.rest,
+            Kernel::Nothing => REST,
             // Reads that the kernel answers are not seen here.
             Kernel::Answers(_) | Kernel::Publishes(_) => SLOW_INTERVAL,
         };
@@ -260,7 +258,6 @@ impl Agent {
             reasons,
             responder,
             interval: config.interval,
-            rest: config.rest,
             memory,
         })
     }
@@ -333,9 +330,7 @@ impl AgentHandle {
         if !lost.is_empty() && self.kernel.rung().is_none() {
             let interval = nanos(self.interval);
             self.shared.interval_ns.store(interval, Ordering::Relaxed);
-            self.shared
-                .rest_ns
-                .store(nanos(self.rest), Ordering::Relaxed);
+            self.shared.rest_ns.store(nanos(REST), Ordering::Relaxed);
             let rung = self.user_rung.label();
             lost.push(format!("This agent answers on rung {rung} from now on"));
         }

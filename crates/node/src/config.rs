@@ -86,8 +86,6 @@ pub struct AgentConfig {
     pub shm: Option<PathBuf>,
     /// The publication interval, [`INTERVAL_MIN`] to [`INTERVAL_MAX`].
     pub interval: Duration,
-    /// Longest time between two records where no front-end reads; no longer than the interval: as often as ever.
-    pub rest: Duration,
     /// What the record covers.
     pub scope: Scope,
     /// See [`SamplerConfig::watch`].
@@ -123,7 +121,6 @@ impl AgentConfig {
             keys,
             shm: None,
             interval: sampler.interval,
-            rest: Duration::ZERO,
             scope: sampler.scope,
             watch: sampler.watch,
             realtime: true,

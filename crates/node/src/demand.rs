@@ -15,6 +15,8 @@ use std::time::Duration;
 
 use tidegate_core::time::Timestamp;
 
+/// Longest interval where no front-end reads.
+pub(crate) const REST: Duration = Duration::from_millis(100);
 /// An interval that a read ends early.
 pub(crate) const WAKE_FROM: Duration = Duration::from_millis(10);
 
@@ -54,7 +56,6 @@ mod tests {
     use super::*;
 
     const MILLI: Duration = Duration::from_millis(1);
-    const REST: Duration = Duration::from_millis(100);
 
     /// Records at the moments that come out, with a read each `gap` ms for `millis`: the intervals.
     fn records(demand: &mut Demand, from: u64, gap: u64, millis: u64) -> Vec<u64> {

@@ -172,7 +172,6 @@ fn an_agent_makes_as_many_records_as_are_read() {
     let path = std::env::temp_dir().join(format!("tidegate-demand-{}", std::process::id()));
     let config = AgentConfig {
         shm: Some(path.clone()),
-        rest: Duration::from_millis(100),
         ..config()
     };
     let agent = Agent::spawn(&config).unwrap();

@@ -57,7 +57,7 @@ pub(crate) struct AgentArgs {
     /// File with this node's key, as `tidegate key derive` gives it.
     #[arg(long, value_name = "FILE", required_unless_present_any = ["config", "file"])]
     pub(crate) key_file: Option<PathBuf>,
-    /// Time between two samples [default: 1ms].
+    /// Shortest time between two samples [default: 1ms].
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) interval: Option<Duration>,
     /// Also publish in shared memory under this name, for front-ends on this host.

@@ -461,7 +461,7 @@ table! {
         /// File with this node's keys (`tidegate key derive`), with any of which front-ends may ask. Only
         /// its owner may have access to it (mode 0600). Relative to this file.
         key_file: PathBuf;
-        /// Time between two samples. KLM-2005 used 50ms.
+        /// Shortest time between two samples: there are two of them between two reads of a front-end, and one each 100 ms while none reads. KLM-2005 used 50ms.
         interval: Duration = ms(1), in INTERVAL_MIN..=INTERVAL_MAX;
         /// Also publish in shared memory under this name, for front-ends on the same host (a path
         /// like `/dev/shm/tidegate`: a socket there hands the memory out, to root and to this
