@@ -357,14 +357,22 @@ fn waits(view: &View<'_>, choice: &Choice) -> bool {
     choice.slowdown > per_core.max(1.0) + WAITING * per_core
 }
 
-/// A choice by recent nodes first, where enough of the candidates are.
-fn among_recent(view: &View<'_>, places: Range<usize>, site: SiteTerms, prng: &mut Prng) -> Choice {
+/// A choice by recent nodes first; none where too few of the candidates are, or all.
+fn among_recent(
+    view: &View<'_>,
+    places: Range<usize>,
+    site: SiteTerms,
+    prng: &mut Prng,
+) -> Option<Choice> {
     let (all, draws) = (view.candidates.len(), site.draws as usize);
     let some = site.draws.div_ceil(RECENT_PART) as usize;
+    if places.len() < some || places.len() >= all {
+        return None;
+    }
     let draw = Draw::within(places, some, prng);
     let recent = best(view, &draw, site.decay, prng);
     if !waits(view, &recent) {
-        return recent;
+        return Some(recent);
     }
     let draw = Draw::distinct(all, draws, prng);
     let other = best(view, &draw, site.decay, prng);
@@ -372,10 +380,10 @@ fn among_recent(view: &View<'_>, places: Range<usize>, site: SiteTerms, prng: &m
         true => other,
         false => recent,
     };
-    Choice {
+    Some(Choice {
         compared: recent.compared + other.compared,
         ..better
-    }
+    })
 }
 
 impl Policy for Auto {
@@ -383,9 +391,8 @@ impl Policy for Auto {
         let site = view.table.site_terms(view.site);
         if let Some(recent) = view.table.recent() {
             let places = self.places.among(recent, view.candidates);
-            let enough = site.draws.div_ceil(RECENT_PART) as usize;
-            if places.len() >= enough && places.len() < view.candidates.len() {
-                return among_recent(view, places, site, prng);
+            if let Some(choice) = among_recent(view, places, site, prng) {
+                return choice;
             }
         }
         let draw = Draw::distinct(view.candidates.len(), site.draws as usize, prng);
