@@ -467,14 +467,20 @@ mod tests {
         while !matches!(socket.stream.peek(&mut vec![0; bytes]), Ok(here) if here == bytes) {}
     }
 
+    /// The same once a first request was read.
+    async fn asking(asked: &mut [u8]) -> (net::TcpStream, Socket) {
+        let (mut client, mut socket) = pair();
+        client.write_all(b"ask").unwrap();
+        until_here(&socket, 3);
+        assert_eq!(socket.read(asked).await.unwrap(), 3);
+        (client, socket)
+    }
+
     #[test]
     fn what_is_asked_and_answered_at_once_is_not_watched() {
         run(async {
-            let (mut client, mut socket) = pair();
-            client.write_all(b"ask").unwrap();
-            until_here(&socket, 3);
             let mut asked = [0; 100];
-            assert_eq!(socket.read(&mut asked).await.unwrap(), 3);
+            let (mut client, mut socket) = asking(&mut asked).await;
             socket.write_all(b"answer").await.unwrap();
             let slices = [IoSlice::new(b", and "), IoSlice::new(b"more")];
             assert_eq!(socket.write_vectored(&slices).await.unwrap(), 10);
@@ -524,11 +530,8 @@ mod tests {
     #[test]
     fn another_request_is_watched_for_even_if_it_is_here() {
         run(async {
-            let (mut client, mut socket) = pair();
-            client.write_all(b"ask").unwrap();
-            until_here(&socket, 3);
             let mut asked = [0; 100];
-            assert_eq!(socket.read(&mut asked).await.unwrap(), 3);
+            let (mut client, mut socket) = asking(&mut asked).await;
             socket.write_all(b"answer").await.unwrap();
             assert!(!is_watched(&socket));
             client.write_all(b"more").unwrap();
