@@ -30,6 +30,22 @@ pub(crate) fn adopt_no_more() -> Result<(), String> {
     set_child_subreaper(None).map_err(|error| format!("cannot leave orphans alone: {error}"))
 }
 
+/// The process of `child`.
+pub(crate) fn pid(child: &Child) -> Pid {
+    Pid::from_child(child)
+}
+
+/// Ends the children of `parent`: their commands.
+pub(crate) fn end_children_of(parent: Pid) -> Result<Vec<String>, String> {
+    let found = children(Path::new("/proc"), parent)?;
+    let end = |(pid, command)| {
+        // It may have ended just now.
+        kill_process(pid, Signal::KILL).ok();
+        command
+    };
+    Ok(found.into_iter().map(end).collect())
+}
+
 /// Waits for the end of the only child that this process has started, and reaps the orphans that end before. Whether it
 /// ended well.
 pub(crate) fn wait_for(child: &Child) -> Result<bool, String> {
@@ -154,6 +170,13 @@ mod tests {
         }
         drop(input);
         assert_eq!(waiter.join().unwrap(), Ok(false), "it ended with 3");
+
+        // One that hangs has its child ended, and goes on.
+        let mut child = shell("sleep 600 & echo $!; wait $!; exit 4");
+        let hung = line(&mut child);
+        let ended = end_children_of(pid(&child)).unwrap();
+        assert_eq!(ended, [format!("sleep 600 (process {hung})")]);
+        assert_eq!(child.wait().unwrap().code(), Some(4));
 
         let mut child = shell("sleep 600 & echo $!");
         let orphan = line(&mut child);

@@ -6,7 +6,9 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 use crate::left;
 use crate::skips::{self, Finder, List, Skip};
@@ -56,6 +58,12 @@ const TESTS: &[&str] = &[
     "--",
     "--show-output",
 ];
+
+/// The same tests, built: how long that takes is no matter of `SILENCE`.
+const BUILD: &[&str] = &["test", "--workspace", "--locked", "--no-run"];
+
+/// Tests that print nothing for so long hang; the longest needs two minutes on an idle machine.
+const SILENCE: Duration = Duration::from_secs(15 * 60);
 
 /// How a step ended.
 #[derive(Debug)]
@@ -157,6 +165,15 @@ pub(crate) fn run(root: &Path) -> Result<bool, String> {
 
 /// Runs the tests, passes their output on and counts them.
 fn tests(root: &Path, count: &mut Count) -> Result<(), String> {
+    let built = Command::new("cargo")
+        .current_dir(root)
+        .args(BUILD)
+        .status()
+        .map_err(|error| format!("cargo: {error}"))?;
+    if !built.success() {
+        count.step("build of the tests", Outcome::Bad);
+        return Ok(());
+    }
     let mut child = Command::new("cargo")
         .current_dir(root)
         .args(TESTS)
@@ -164,6 +181,7 @@ fn tests(root: &Path, count: &mut Count) -> Result<(), String> {
         .spawn()
         .map_err(|error| format!("cargo: {error}"))?;
     let output = child.stdout.take().ok_or("cargo's output was not piped")?;
+    let cargo = left::pid(&child);
     // What is left behind may hold the output open, so it is ended beside the reading.
     let ended = std::thread::spawn(move || -> Result<_, String> {
         let good = left::wait_for(&child)?;
@@ -171,8 +189,19 @@ fn tests(root: &Path, count: &mut Count) -> Result<(), String> {
     });
     let (mut finder, mut counted_failures, mut passed) = (Finder::default(), 0, 0);
     let mut skipped = Vec::new();
-    for line in BufReader::new(output).lines() {
-        let line = line.map_err(|error| format!("cargo: {error}"))?;
+    let lines = lines(output);
+    loop {
+        let line = match lines.recv_timeout(SILENCE) {
+            Ok(line) => line.map_err(|error| format!("cargo: {error}"))?,
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                let hung = left::end_children_of(cargo)?;
+                count.failed += hung.len() as u64;
+                let hung = hung.into_iter().map(|it| format!("this hung: {it}"));
+                count.failures.extend(hung);
+                continue;
+            }
+        };
         println!("{line}");
         skipped.extend(finder.line(&line));
         if let Some(test) = failure(&line) {
@@ -199,6 +228,19 @@ fn tests(root: &Path, count: &mut Count) -> Result<(), String> {
     }
     count.failed += if good { 0 } else { counted_failures.max(1) };
     Ok(())
+}
+
+/// Lines of `output` as they come.
+fn lines(output: ChildStdout) -> mpsc::Receiver<std::io::Result<String>> {
+    let (sender, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).lines() {
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    lines
 }
 
 /// The name in a line like `test net::tests::x ... FAILED`.

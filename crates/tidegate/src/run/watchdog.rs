@@ -59,7 +59,7 @@ async fn run(plane: Arc<Plane>, every: Duration, output: Output) {
     looks.tick().await;
     let mut before = Progress::of(&plane);
     plane.shared.news.notify_waiters();
-    let mut stood_still = false;
+    let mut stood_still = None;
     loop {
         looks.tick().await;
         let now = Progress::of(&plane);
@@ -69,7 +69,8 @@ async fn run(plane: Arc<Plane>, every: Duration, output: Output) {
         };
         match &still {
             None => notify::alive(),
-            Some(what) if !stood_still => {
+            // Each is named once, also where one follows another.
+            Some(what) if still != stood_still => {
                 let text = format!(
                     "{what} has stood still for {}: the service manager's watchdog hears nothing",
                     format_duration(every)
@@ -78,7 +79,7 @@ async fn run(plane: Arc<Plane>, every: Duration, output: Output) {
             }
             Some(_) => {}
         }
-        stood_still = still.is_some();
+        stood_still = still;
         before = now;
         // A worker that rests goes on before the next look.
         plane.shared.news.notify_waiters();
