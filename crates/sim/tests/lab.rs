@@ -10,28 +10,28 @@ const MEASURED: [(u32, [(&str, f64); 4]); 3] = [
     (
         0,
         [
-            ("random", 103.3),
-            ("round_robin", 114.4),
-            ("ulm", 115.6),
-            ("klm", 120.6),
+            ("random", 113.4),
+            ("round_robin", 117.2),
+            ("ulm", 121.0),
+            ("klm", 127.6),
         ],
     ),
     (
         4,
         [
-            ("random", 50.52),
-            ("round_robin", 59.31),
-            ("ulm", 70.4),
-            ("klm", 75.45),
+            ("random", 58.44),
+            ("round_robin", 65.05),
+            ("ulm", 71.14),
+            ("klm", 79.08),
         ],
     ),
     (
         8,
         [
-            ("random", 40.23),
-            ("round_robin", 40.34),
-            ("ulm", 42.71),
-            ("klm", 39.76),
+            ("random", 42.33),
+            ("round_robin", 43.93),
+            ("ulm", 44.34),
+            ("klm", 47.25),
         ],
     ),
 ];
@@ -54,13 +54,14 @@ fn throughput_of(loaded: u32, arm: &Arm) -> f64 {
     f64::from(CLIENTS) / report.latencies.mean().as_secs_f64()
 }
 
-/// What the nodes' network stacks and agents take there is not modelled, so all are some percent faster.
+/// What the nodes' network stacks and agents take there is not modelled, so most are some percent faster; two full runs of the lab differ by
+/// as much as a sixth where all nodes are loaded.
 #[test]
 fn throughputs_are_those_of_the_lab() {
     for (loaded, measured) in MEASURED {
         for (name, in_lab) in measured {
             let ratio = throughput(loaded, name) / in_lab;
-            assert!((0.9..1.3).contains(&ratio), "{loaded} {name}: {ratio:.2}");
+            assert!((0.85..1.3).contains(&ratio), "{loaded} {name}: {ratio:.2}");
         }
     }
 }
