@@ -180,7 +180,7 @@ const CRATES: &[(&str, Layers)] = &[
                 "seats",
                 "secret_file",
             ],
-            &["key_file", "overrides_file", "text", "token"],
+            &["history", "key_file", "overrides_file", "text", "token"],
             &["config", "peer_auth"],
             &["failure", "otlp", "reads", "state"],
             &["client", "driver", "privilege", "resources", "signals"],

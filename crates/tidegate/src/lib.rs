@@ -16,6 +16,7 @@ mod exposition;
 mod failure;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
+mod history;
 mod journal;
 mod key_file;
 mod learned;

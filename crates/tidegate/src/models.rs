@@ -7,8 +7,10 @@
 mod agent;
 mod certificates;
 mod checks;
+mod history;
 mod moves;
 mod reload;
+mod verdict;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -19,8 +21,10 @@ use tidegate_core::topology::discovered::Announced;
 pub(crate) use agent::AgentStatus;
 pub(crate) use certificates::CertificateStatus;
 pub(crate) use checks::{CheckStatus, ServicesStatus};
+pub(crate) use history::{HistoryModel, NodeHistory, SiteHistory};
 pub(crate) use moves::{BestMove, WhyMoves};
 pub(crate) use reload::{PlanLine, Reloaded};
+pub(crate) use verdict::{Level, Problem, Verdict};
 
 /// The header that a runtime override must carry if there is no token.
 pub(crate) const OVERRIDE_HEADER: &str = "tidegate-override";
@@ -40,6 +44,9 @@ pub(crate) struct Status {
     pub(crate) ready: bool,
     /// It was asked to stop and lets requests in flight end.
     pub(crate) draining: bool,
+    /// What is wrong, worst first.
+    #[serde(default)]
+    pub(crate) verdict: Verdict,
     /// Where clients connect.
     pub(crate) listeners: Vec<String>,
     /// The configuration file, by its absolute path; null if all came from the command line.
@@ -250,6 +257,13 @@ pub(crate) struct SiteStatus {
     pub(crate) fail_open: bool,
     /// The last seconds.
     pub(crate) recent: Recent,
+    /// Rejected requests per second of the last seconds, by reason.
+    #[serde(default)]
+    pub(crate) refused: BTreeMap<String, f64>,
+    /// Failed requests per second of the last seconds, by reason; answers of nodes with a server error, also of tries that
+    /// were repeated, as `5xx`.
+    #[serde(default)]
+    pub(crate) errors: BTreeMap<String, f64>,
     /// Refusals, waits and tunnels, which are not in `recent.latency`.
     #[serde(default)]
     pub(crate) apart: Apart,

@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use tidegate_core::topology::{AdminState, NodeId, Topology};
 
 use super::culprits;
+use super::history;
 use super::moves;
 use super::nodes;
 use super::page;
@@ -94,6 +95,10 @@ pub(super) async fn answer(request: &Request<Bytes>, plane: &Arc<Plane>) -> Answ
         }
         ["api", "status"] => {
             apart(plane, |plane| json(StatusCode::OK, &status::status(plane))).await
+        }
+        ["api", "history"] => {
+            let query = request.uri().query().map(str::to_owned);
+            apart(plane, move |plane| history::answer(plane, query.as_deref())).await
         }
         ["api", "throttles"] => {
             apart(plane, |plane| json(StatusCode::OK, &throttles::list(plane))).await

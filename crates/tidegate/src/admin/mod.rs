@@ -8,6 +8,7 @@
 //! | `/livez`, `/readyz` | health |
 //! | `/metrics` | OpenMetrics or Prometheus text |
 //! | `/api/status` | everything, as JSON |
+//! | `/api/history` | what happened at sites and nodes, step by step |
 //! | `/api/why/NAME` | why a node gets what it gets, how a site chooses, what slows a class |
 //! | `/api/throttles` | which classes are throttled, and what that does |
 //! | `POST /api/nodes/NAME/{drain,ready,maint}` | runtime overrides of nodes |
@@ -25,6 +26,7 @@ mod certificates;
 mod checks;
 pub(crate) mod culprits;
 mod findings;
+mod history;
 mod metrics;
 mod moves;
 mod node_metrics;
@@ -43,6 +45,7 @@ mod tests;
 pub(crate) mod throttles;
 mod traces;
 mod trouble;
+mod verdict;
 mod why;
 
 pub(crate) use access::Access;

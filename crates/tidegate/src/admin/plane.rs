@@ -12,6 +12,7 @@ use tidegate_core::time::Timestamp;
 use tidegate_culprits::names::ClassNames;
 use tidegate_proxy::{Shared, Snapshot};
 
+use super::history::Recorder;
 use crate::acme::Certificates;
 use crate::check::Checks;
 use crate::discovery::book::SourceBook;
@@ -77,11 +78,12 @@ pub(crate) struct Plane {
     pub(crate) window: Mutex<Window>,
 }
 
-/// Two earlier snapshots: what happened since the older one is "the last seconds".
+/// Two earlier snapshots: what happened since the older one is "the last seconds". And what happened before.
 #[derive(Debug)]
 pub(crate) struct Window {
     older: (Timestamp, Arc<Snapshot>),
     newer: (Timestamp, Arc<Snapshot>),
+    pub(super) recorder: Recorder,
 }
 
 impl Window {
@@ -90,7 +92,8 @@ impl Window {
         let snapshot = Arc::new(snapshot);
         Self {
             older: (now, Arc::clone(&snapshot)),
-            newer: (now, snapshot),
+            newer: (now, Arc::clone(&snapshot)),
+            recorder: Recorder::new(snapshot),
         }
     }
 }

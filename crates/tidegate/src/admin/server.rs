@@ -28,6 +28,7 @@ use tokio::time::timeout;
 
 use super::access::{Access, RefusalLog, Right};
 use super::api::{self, Answer};
+use super::history;
 use super::plane::{Plane, WINDOW};
 use crate::output::Output;
 use crate::seats::{SeatId, Seats};
@@ -62,7 +63,7 @@ pub(crate) fn adopt(socket: OwnedFd) -> std::io::Result<TcpListener> {
     TcpListener::from_std(socket)
 }
 
-/// Serves, and keeps the window of the last seconds, until the task is dropped. Each request is
+/// Serves, and keeps the window of the last seconds and the history, until the task is dropped. Each request is
 /// answered from the plane that is shown at that moment. `open` is dropped with the last connection.
 pub(crate) async fn serve(
     listener: TcpListener,
@@ -76,6 +77,13 @@ pub(crate) async fn serve(
         loop {
             tokio::time::sleep(WINDOW).await;
             shown().turn_window();
+        }
+    });
+    let recorded = plane.clone();
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(history::until_next_second()).await;
+            recorded().record_second();
         }
     });
     let mut desk = Desk::new(plane, access, output);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use tidegate_core::load::{NodeLoad, Rung};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{Health, Membership, NodeId, SiteId, Topology};
+use tidegate_culprits::live::Asks;
 use tidegate_culprits::live::front_end::ResourceNode;
 use tidegate_proxy::{Ending, HistogramSnapshot, NodeSnapshot, Reason, SiteSnapshot, Snapshot};
 
@@ -16,9 +17,10 @@ use super::soft_limits;
 use super::sources;
 use super::throttles;
 use super::trouble::trouble;
+use super::verdict::verdict;
 use crate::models::{
     Apart, GrownKind, LeavingStatus, LoadStatus, NodeStatus, Quantiles, ReaderStatus, Recent,
-    Requests, ResourceStatus, SiteStatus, Status,
+    Requests, ResourceStatus, SiteStatus, Status, Verdict,
 };
 
 /// Names of the status classes, as the counters have them.
@@ -33,11 +35,12 @@ pub(crate) fn status(plane: &Plane) -> Status {
     let topology = plane.shared.topology.load();
     let reads = &plane.reads;
     let realtime = reads.realtime();
-    Status {
+    let mut status = Status {
         version: env!("TIDEGATE_VERSION").into(),
         uptime_seconds: look.now.since(plane.started).as_secs_f64(),
         ready: plane.is_ready(),
         draining: plane.is_draining(),
+        verdict: Verdict::default(),
         listeners: (plane.listeners.load().iter().map(ToString::to_string)).collect(),
         configuration: configuration(plane),
         front_ends: plane.front_ends(),
@@ -68,7 +71,11 @@ pub(crate) fn status(plane: &Plane) -> Status {
         left_out: (plane.cluster.as_ref()).map_or_else(Vec::new, |it| it.left_out()),
         throttles: throttles::all(plane),
         resources: resources(plane, look.now),
-    }
+    };
+    let findings = plane.culprits.as_ref().map(Asks::findings);
+    let accused: Vec<_> = findings.iter().flat_map(|it| it.flagged()).collect();
+    status.verdict = verdict(&status, &accused);
+    status
 }
 
 /// The file that is read again by a reload.
@@ -184,6 +191,36 @@ fn site_recent(look: &Look, site: SiteId) -> Recent {
     }
 }
 
+/// Requests per second that ended that way, by reason, where there were any.
+fn site_rates(look: &Look, site: SiteId, ending: Ending) -> BTreeMap<String, f64> {
+    let Some((now, then)) = look.pair(|snapshot| snapshot.sites.get(site.index())) else {
+        return BTreeMap::new();
+    };
+    let reasons = Reason::ALL.iter().filter(|it| it.ending() == ending);
+    let rates = reasons.map(|reason| {
+        let rate = look.rate(now.reason(*reason), then.reason(*reason));
+        (reason.label().to_owned(), rate)
+    });
+    rates.filter(|(_, rate)| *rate > 0.0).collect()
+}
+
+/// The same of those that failed, and of its nodes' answers with a server error.
+fn site_errors(look: &Look, site: SiteId, nodes: &[NodeId]) -> BTreeMap<String, f64> {
+    let mut rates = site_rates(look, site, Ending::Failed);
+    let of_node = |node: &NodeId| {
+        let pair = look.pair(|snapshot| snapshot.nodes.get(node.index()));
+        pair.map_or(0.0, |(now, then)| {
+            let errors = |it: &NodeSnapshot| it.status_classes[SERVER_ERRORS];
+            look.rate(errors(now), errors(then))
+        })
+    };
+    let answered: f64 = nodes.iter().map(of_node).sum();
+    if answered > 0.0 {
+        rates.insert("5xx".into(), answered);
+    }
+    rates
+}
+
 fn site_apart(look: &Look, site: SiteId) -> Apart {
     let Some((now, then)) = look.pair(|snapshot| snapshot.sites.get(site.index())) else {
         return Apart::default();
@@ -264,6 +301,8 @@ fn site_status(plane: &Plane, look: &Look, topology: &Topology, id: SiteId) -> S
         candidates: site.candidates.len() as u32,
         fail_open: site.fail_open,
         recent: site_recent(look, id),
+        refused: site_rates(look, id, Ending::Rejected),
+        errors: site_errors(look, id, &site.nodes),
         apart: site_apart(look, id),
         grown: grown(plane, id),
         nodes: nodes

@@ -20,7 +20,7 @@ use super::plane::Plane;
 use super::server::Desk;
 use super::{Access, server};
 use crate::driver::Driver;
-use crate::models::{ApiError, OVERRIDE_HEADER, Overridden, Status, Why};
+use crate::models::{ApiError, HistoryModel, OVERRIDE_HEADER, Overridden, Status, Why};
 use crate::output::Output;
 use crate::testing;
 use crate::token::Token;
@@ -470,6 +470,27 @@ fn fields(value: &serde_json::Value, names: &mut Vec<String>) {
 }
 
 /// A server of the test cluster on a thread of its own, for as long as the test runs.
+/// Waits until the first second of the past is known.
+fn wait_for_history(address: std::net::SocketAddr) {
+    let client = client(address);
+    loop {
+        let history: HistoryModel = client.get("/api/history?step=1&last=1").unwrap();
+        if !history.sites.is_empty() {
+            return;
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn client(address: std::net::SocketAddr) -> crate::client::Client {
+    crate::client::Client {
+        address,
+        named_by: crate::client::NamedBy::Default,
+        token: None,
+        patience: crate::client::TIMEOUT,
+    }
+}
+
 fn serve() -> (Driver, std::net::SocketAddr) {
     let (driver, plane) = testing::plane();
     let (told, address) = std::sync::mpsc::channel();
@@ -493,12 +514,7 @@ fn serve() -> (Driver, std::net::SocketAddr) {
 #[test]
 fn the_command_lines_client_is_understood() {
     let (_driver, address) = serve();
-    let client = crate::client::Client {
-        address,
-        named_by: crate::client::NamedBy::Default,
-        token: None,
-        patience: crate::client::TIMEOUT,
-    };
+    let client = client(address);
     let status: Status = client.get("/api/status").unwrap();
     assert_eq!(status.sites.len(), 2);
     let done: Overridden = client.post("/api/nodes/n2/drain").unwrap();
@@ -517,6 +533,7 @@ fn the_page_shows_a_row_for_each_node_in_a_browser() {
         return;
     }
     let (_driver, address) = serve();
+    wait_for_history(address);
     let profile = std::env::temp_dir().join(format!("tidegate-page-{}", std::process::id()));
     let output = Command::new("chromium")
         .args(browser::FLAGS)
@@ -538,5 +555,13 @@ fn the_page_shows_a_row_for_each_node_in_a_browser() {
         page.contains("10.0.0.1:80") && page.contains("2.0 ms") && page.contains("shop.example")
     );
     assert!(page.contains("id=\"notice\" hidden"));
+    let worst = "<p id=\"worst\" class=\"good\">all is well: 2 sites, 3 nodes, no requests</p>";
+    assert!(page.contains(worst), "{page}");
+    // The second that has ended is the first of the past.
+    assert!(
+        page.contains("requests that wait for room: up to 0"),
+        "{page}"
+    );
+    assert!(page.contains("class=\"strip\""), "{page}");
     assert!(page.contains("No node moves between sites: [reconfigure] is off."));
 }

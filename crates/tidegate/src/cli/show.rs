@@ -3,9 +3,9 @@
 use tidegate_culprits::table;
 
 use crate::models::{
-    Apart, BestMove, CertificateStatus, Decision, LeftOutStatus, NodeMetric, NodeStatus, Reloaded,
-    SiteStatus, SourceStatus, Status, TermStatus, ThrottleStatus, Throttles, Why, WhyMoves,
-    WhySiteNode, grown_reason,
+    Apart, BestMove, CertificateStatus, Decision, LeftOutStatus, Level, NodeMetric, NodeStatus,
+    Reloaded, SiteStatus, SourceStatus, Status, TermStatus, ThrottleStatus, Throttles, Verdict,
+    Why, WhyMoves, WhySiteNode, grown_reason,
 };
 use crate::text::{duration, limits, percent, quantiles, queue, seconds, state};
 
@@ -60,19 +60,25 @@ fn certificate_line(certificate: &CertificateStatus) -> String {
     format!("certificate {names}: {until}{next}{error}\n")
 }
 
-/// `tidegate status`.
-pub(super) fn status(status: &Status) -> String {
-    let mut out = format!(
-        "tidegate {} · {} · up {} · listening on {}\n",
+/// Which front-end, how it is, and what is wrong.
+fn front_end(status: &Status) -> String {
+    let state = match (status.draining, status.ready) {
+        (true, _) => "draining",
+        (false, true) => "ready",
+        (false, false) => "not ready: no site has a candidate",
+    };
+    format!(
+        "tidegate {} · {state} · up {} · listening on {}\n{}",
         status.version,
-        match (status.draining, status.ready) {
-            (true, _) => "draining",
-            (false, true) => "ready",
-            (false, false) => "not ready: no site has a candidate",
-        },
         duration(status.uptime_seconds),
         status.listeners.join(", "),
-    );
+        verdict(&status.verdict),
+    )
+}
+
+/// `tidegate status`.
+pub(super) fn status(status: &Status) -> String {
+    let mut out = front_end(status);
     let requests = &status.requests;
     let rejected: u64 = requests.rejected.values().sum();
     out.push_str(&format!(
@@ -134,6 +140,24 @@ pub(super) fn status(status: &Status) -> String {
     out
 }
 
+/// What is wrong, worst first, a line each.
+fn verdict(verdict: &Verdict) -> String {
+    // A front-end of a version before says nothing of it.
+    if verdict.text.is_empty() {
+        return String::new();
+    }
+    let mark = |level| match level {
+        Level::Good => "",
+        Level::Warn => "warning: ",
+        Level::Bad => "WRONG: ",
+    };
+    let mut out = format!("{}{}\n", mark(verdict.level), verdict.text);
+    for it in &verdict.others {
+        out.push_str(&format!("{}{}\n", mark(it.level), it.text));
+    }
+    out
+}
+
 /// `tidegate reload`.
 pub(super) fn reloaded(reloaded: &Reloaded) -> String {
     let mut out = String::new();
@@ -180,13 +204,6 @@ fn connections(status: &Status) -> String {
         out.push_str(&format!(
             "connections without a request that gave way to new ones: {evicted}\n"
         ));
-    }
-    match status.accept_paused {
-        0 => {}
-        1 => out.push_str("one worker accepts no connections: it does not keep up\n"),
-        paused => out.push_str(&format!(
-            "{paused} workers accept no connections: they do not keep up\n"
-        )),
     }
     out
 }

@@ -6,8 +6,8 @@ use tidegate_core::time::Timestamp;
 
 use super::sample::{Accused, AccusedPair, Culprits, Sample, SiteDecision};
 use crate::models::{
-    Apart, Decision, LimitsModel, LoadStatus, NodeStatus, Quantiles, ReaderStatus, Recent,
-    Requests, ResourceStatus, SiteStatus, Status, ThrottleStatus, Trouble,
+    Apart, Decision, Level, LimitsModel, LoadStatus, NodeStatus, Quantiles, ReaderStatus, Recent,
+    Requests, ResourceStatus, SiteStatus, Status, ThrottleStatus, Trouble, Verdict,
 };
 
 /// Both are known.
@@ -82,6 +82,8 @@ fn site(name: &str, policy: &str, nodes: Vec<NodeStatus>) -> SiteStatus {
         candidates: nodes.len() as u32,
         fail_open: false,
         recent: recent(501.0, 1.5),
+        refused: BTreeMap::new(),
+        errors: BTreeMap::new(),
         apart: Apart {
             queued: 3,
             queue_wait: quantiles(0.051, 0.311),
@@ -130,6 +132,11 @@ pub(super) fn status() -> Status {
         uptime_seconds: 185.0,
         ready: true,
         draining: false,
+        verdict: Verdict {
+            level: Level::Warn,
+            text: "1 of 2 nodes of shop is out: n2 (failures, 12 s)".into(),
+            others: Vec::new(),
+        },
         listeners: vec!["127.0.0.1:8080".into()],
         configuration: None,
         front_ends: 2,

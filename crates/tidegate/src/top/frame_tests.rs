@@ -202,7 +202,7 @@ fn the_first_sample_has_the_rates_that_the_front_end_gives() {
     };
     let lines = first.lines(120, None);
     assert!(
-        lines[1]
+        lines[2]
             .to_string()
             .starts_with("751.5 req/s · 3.0 errors/s · 24.7 refused/s")
     );

@@ -5,7 +5,7 @@ use ratatui::text::{Line, Span};
 
 use super::sample::Sample;
 use super::table::clean;
-use crate::models::{Requests, Status};
+use crate::models::{Level, Requests, Status};
 use crate::text::{duration, quantiles, seconds};
 
 /// All requests per second.
@@ -19,6 +19,7 @@ struct Rates {
 pub(super) fn lines(previous: Option<&Sample>, current: &Sample) -> Vec<Line<'static>> {
     let status = &current.status;
     let mut all = vec![front_end(status)];
+    all.extend(verdict(status));
     let rates = rates(previous, current);
     all.push(Line::raw(format!(
         "{:.1} req/s · {:.1} errors/s · {:.1} refused/s · {} in flight · {} connections",
@@ -37,7 +38,7 @@ pub(super) fn lines(previous: Option<&Sample>, current: &Sample) -> Vec<Line<'st
         quantiles(&status.load_age),
     )));
     let attention = Style::new().fg(Color::Yellow).add_modifier(Modifier::BOLD);
-    all.extend(warnings(status).map(|text| Line::from(Span::raw(text)).style(attention)));
+    all.extend(unread(status).map(|text| Line::from(Span::raw(text)).style(attention)));
     all
 }
 
@@ -61,22 +62,30 @@ fn front_end(status: &Status) -> Line<'static> {
     Line::from(Span::raw(text)).style(Style::new().add_modifier(Modifier::BOLD))
 }
 
-fn warnings(status: &Status) -> impl Iterator<Item = String> {
-    let paused = match status.accept_paused {
-        0 => None,
-        1 => Some("one worker accepts no connections: it does not keep up".to_owned()),
-        paused => Some(format!(
-            "{paused} workers accept no connections: they do not keep up"
-        )),
+/// The worst that is wrong, and how much else is; all of it stands in `tidegate status`.
+fn verdict(status: &Status) -> Option<Line<'static>> {
+    let verdict = &status.verdict;
+    let colour = match verdict.level {
+        Level::Good => return None,
+        Level::Warn => Color::Yellow,
+        Level::Bad => Color::Red,
     };
+    let more = match verdict.others.len() {
+        0 => String::new(),
+        more => format!(" (+{more} more)"),
+    };
+    let text = format!("{}{more}", clean(&verdict.text));
+    let style = Style::new().fg(colour).add_modifier(Modifier::BOLD);
+    Some(Line::from(Span::raw(text)).style(style))
+}
+
+/// Connections that were refused unread, which are no requests.
+fn unread(status: &Status) -> Option<String> {
     let refused: u64 = status.connections_refused.values().sum();
-    let refused = (refused > 0).then(|| {
-        let by_reason = status.connections_refused.iter();
-        let by_reason = by_reason.map(|(reason, count)| format!("{count} {}", clean(reason)));
-        let by_reason = by_reason.collect::<Vec<_>>().join(", ");
-        format!("connections refused unread: {by_reason}")
-    });
-    paused.into_iter().chain(refused)
+    let by_reason = status.connections_refused.iter();
+    let by_reason = by_reason.map(|(reason, count)| format!("{count} {}", clean(reason)));
+    let by_reason = by_reason.collect::<Vec<_>>().join(", ");
+    (refused > 0).then(|| format!("connections refused unread: {by_reason}"))
 }
 
 /// Of the time between the samples; without a sample before, of the front-end's last seconds.

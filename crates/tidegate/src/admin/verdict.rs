@@ -1,0 +1,599 @@
+//! The state of a front-end in one sentence with its numbers, and what else is wrong with it, worst first.
+//!
+//! Input: what `GET /api/status` says, and which classes are named as culprits. Nothing is remembered: the same
+//! status has the same verdict.
+//!
+//! | level | what |
+//! |---|---|
+//! | bad | clients notice it: a site without a node that may take requests; 1 % of a site's requests or more that are refused for want of room, that fail, or that its nodes answer with an error; workers that accept no connections; a certificate that has run out |
+//! | warn | clients may notice it soon: nodes that are out against the operator's word, or that are used though none is up; loads that are to be read and are not known; requests that wait for room; a full resource; a source of nodes or an authority of certificates that does not do its part; a certificate that is not renewed |
+//! | good | none of these |
+//!
+//! A drain or `maint` of a node is what an operator wants, and nothing that is wrong. Requests that are refused for what their
+//! client did (a malformed head, more than its address may have) are not the site's trouble either.
+
+use tidegate_culprits::live::Finding;
+use tidegate_proxy::Reason;
+
+use super::trouble::spell;
+use crate::models::{
+    CertificateStatus, Level, NodeStatus, Problem, ResourceStatus, SiteStatus, Status, Verdict,
+};
+use crate::text::state;
+
+/// A part of a site's requests that is worth a word.
+const SHARE: f64 = 0.01;
+/// A used share of a CPU from which on it is full.
+const FULL: f64 = 0.95;
+/// A wait for room that is worth a word, seconds.
+const WAIT: f64 = 0.1;
+/// Most nodes, reasons and classes that a sentence names.
+const NAMED_MAX: usize = 3;
+/// Most sentences besides the first.
+const OTHERS_MAX: usize = 30;
+
+/// Something that is wrong, and its place among what is as bad.
+struct Found {
+    level: Level,
+    weight: f64,
+    text: String,
+}
+
+impl Found {
+    fn bad(weight: f64, text: String) -> Self {
+        Self {
+            level: Level::Bad,
+            weight,
+            text,
+        }
+    }
+
+    fn warn(weight: f64, text: String) -> Self {
+        Self {
+            level: Level::Warn,
+            weight,
+            text,
+        }
+    }
+}
+
+/// See the module.
+pub(super) fn verdict(status: &Status, accused: &[&Finding]) -> Verdict {
+    let mut all = front_end(status);
+    for site in &status.sites {
+        all.extend(no_node(site));
+        all.extend(refusals(site, accused));
+        all.extend(errors(site));
+        all.extend(nodes_out(site));
+        all.extend(unknown_loads(site));
+        all.extend(waits(site));
+    }
+    all.extend(status.resources.iter().filter_map(full_resource));
+    all.extend(status.certificates.iter().filter_map(certificate));
+    let silent = status.sources.iter().filter_map(|it| {
+        let why = it.error.as_ref()?;
+        Some(Found::warn(
+            0.2,
+            format!("source {} of {} gave no nodes: {why}", it.name, it.site),
+        ))
+    });
+    all.extend(silent);
+    all.sort_by(|one, other| {
+        (other.level.cmp(&one.level)).then(other.weight.total_cmp(&one.weight))
+    });
+    let mut all = all.into_iter().map(|it| Problem {
+        level: it.level,
+        text: it.text,
+    });
+    match all.next() {
+        Some(worst) => Verdict {
+            level: worst.level,
+            text: worst.text,
+            others: all.take(OTHERS_MAX).collect(),
+        },
+        None => Verdict {
+            text: calm(status),
+            ..Verdict::default()
+        },
+    }
+}
+
+/// What goes on where nothing is wrong.
+fn calm(status: &Status) -> String {
+    let nodes = status.sites.iter().map(|site| site.nodes.len()).sum();
+    let sites = plural(status.sites.len(), "site");
+    let nodes = plural(nodes, "node");
+    match status.recent.latency.p99_seconds {
+        Some(p99) => format!(
+            "all is well: {sites}, {nodes}, {:.0} requests/s, p99 {}",
+            status.recent.requests_per_second,
+            spelled(p99),
+        ),
+        None => format!("all is well: {sites}, {nodes}, no requests"),
+    }
+}
+
+fn front_end(status: &Status) -> Vec<Found> {
+    let mut all = Vec::new();
+    match status.accept_paused {
+        0 => {}
+        1 => all.push(Found::bad(
+            1.5,
+            "one worker accepts no connections: it does not keep up".into(),
+        )),
+        paused => all.push(Found::bad(
+            1.5,
+            format!("{paused} workers accept no connections: they do not keep up"),
+        )),
+    }
+    if status.draining {
+        all.push(Found::warn(
+            2.0,
+            "this front-end drains: it was asked to stop".into(),
+        ));
+    }
+    all
+}
+
+/// A site without a node that may take requests, or with none that is up.
+fn no_node(site: &SiteStatus) -> Option<Found> {
+    let name = &site.name;
+    if site.fail_open {
+        let text = format!("no node of {name} is up: ejected ones are used");
+        return Some(Found::warn(1.0, text));
+    }
+    if site.candidates > 0 {
+        return None;
+    }
+    if site.nodes.is_empty() {
+        return Some(Found::bad(2.0, format!("{name} has no node")));
+    }
+    let why = named(site.nodes.iter().map(out_of));
+    let text = format!("no node of {name} may take requests: {why}");
+    Some(Found::bad(3.0, text))
+}
+
+/// `n2 (failures, 12 s)`: a node that gets no requests, why, and since when.
+fn out_of(node: &NodeStatus) -> String {
+    let name = &node.name;
+    let trouble = &node.trouble;
+    match (&trouble.ejected_for, trouble.ejected_seconds_ago) {
+        (Some(why), Some(ago)) => format!("{name} ({why}, {})", spell(ago)),
+        _ => format!("{name} ({})", state(node)),
+    }
+}
+
+/// Requests that are refused though their clients did nothing wrong.
+fn refusals(site: &SiteStatus, accused: &[&Finding]) -> Option<Found> {
+    let ours = site.refused.iter().filter_map(|(label, rate)| {
+        let reason = Reason::ALL.iter().find(|it| it.label() == label)?;
+        // A site without a node has a sentence of its own.
+        let is_ours = reason.status_code() >= 500 && *reason != Reason::NoNode;
+        is_ours.then_some((*reason, *rate))
+    });
+    let mut ours: Vec<_> = ours.filter(|it| it.1 > 0.0).collect();
+    ours.sort_by(|one, other| other.1.total_cmp(&one.1));
+    let rate: f64 = ours.iter().map(|it| it.1).sum();
+    let share = rate / site.recent.requests_per_second;
+    let (first, _) = ours.first().filter(|_| share >= SHARE)?;
+    let full: Vec<_> = site.nodes.iter().filter(|it| is_full(it)).collect();
+    let full = match full.is_empty() {
+        true => String::new(),
+        false => format!("; full: {}", named(full.into_iter().map(fullness))),
+    };
+    let by = accused.iter().filter(|it| is_of(&it.resource, site));
+    let by: Vec<_> = by
+        .map(|it| {
+            let part = (it.share * 100.0).round();
+            format!("{} ({part:.0} % of {})", it.class, it.resource)
+        })
+        .collect();
+    let by = match by.is_empty() {
+        true => String::new(),
+        false => format!("; by {}", named(by.into_iter())),
+    };
+    let text = format!(
+        "{} refuses {} of its requests, {} ({}: {}){full}{by}",
+        site.name,
+        percent(share),
+        per_second(rate),
+        first.label(),
+        first.what(),
+    );
+    Some(Found::bad(1.0 + share, text))
+}
+
+fn is_full(node: &NodeStatus) -> bool {
+    let load = node.load.as_ref().filter(|load| load.fresh);
+    load.and_then(|load| load.cpu)
+        .is_some_and(|cpu| cpu >= FULL)
+}
+
+/// `n2 (CPU 98 %, 12 tasks on 2 CPUs)`.
+fn fullness(node: &NodeStatus) -> String {
+    let load = node.load.as_ref();
+    let of = |part: fn(&crate::models::LoadStatus) -> Option<f64>| load.and_then(part);
+    let cpu = of(|it| it.cpu).map(|cpu| format!("CPU {}", percent(cpu)));
+    let tasks = of(|it| it.runnable).zip(of(|it| it.capacity));
+    let tasks = tasks.map(|(tasks, cpus)| format!("{tasks:.0} tasks on {cpus} CPUs"));
+    let parts: Vec<_> = cpu.into_iter().chain(tasks).collect();
+    format!("{} ({})", node.name, parts.join(", "))
+}
+
+/// Whether a resource is the site's, or one of its nodes'.
+fn is_of(resource: &str, site: &SiteStatus) -> bool {
+    let owner = resource.rsplit_once(' ').map_or(resource, |it| it.0);
+    owner == site.name || site.nodes.iter().any(|node| node.name == owner)
+}
+
+/// Requests that fail, and answers of nodes with a server error.
+fn errors(site: &SiteStatus) -> Option<Found> {
+    let mut by: Vec<_> = site.errors.iter().filter(|it| *it.1 > 0.0).collect();
+    by.sort_by(|one, other| other.1.total_cmp(one.1));
+    let rate: f64 = by.iter().map(|it| it.1).sum();
+    let share = rate / site.recent.requests_per_second;
+    if by.is_empty() || share < SHARE {
+        return None;
+    }
+    let by = named(
+        by.iter()
+            .map(|(what, rate)| format!("{what} {}", per_second(**rate))),
+    );
+    let mut from: Vec<_> = site.nodes.iter().collect();
+    from.retain(|it| it.recent.errors_per_second > 0.0);
+    from.sort_by(|one, other| {
+        let rate = |it: &NodeStatus| it.recent.errors_per_second;
+        rate(other).total_cmp(&rate(one))
+    });
+    let from = match from.is_empty() {
+        true => String::new(),
+        false => {
+            let each = |it: &NodeStatus| {
+                format!("{} ({})", it.name, per_second(it.recent.errors_per_second))
+            };
+            format!("; at {}", named(from.into_iter().map(each)))
+        }
+    };
+    let text = format!(
+        "{} of the requests to {} fail: {by}{from}",
+        percent(share),
+        site.name
+    );
+    Some(Found::bad(1.0 + share, text))
+}
+
+/// Nodes that are out though the operator has them in.
+fn nodes_out(site: &SiteStatus) -> Option<Found> {
+    if site.candidates == 0 {
+        return None;
+    }
+    let out = site
+        .nodes
+        .iter()
+        .filter(|it| it.trouble.ejected_for.is_some());
+    let out: Vec<_> = out.collect();
+    let share = out.len() as f64 / site.nodes.len().max(1) as f64;
+    let text = format!(
+        "{} of {} of {} {} out: {}",
+        out.len(),
+        plural(site.nodes.len(), "node"),
+        site.name,
+        if out.len() == 1 { "is" } else { "are" },
+        named(out.iter().map(|it| out_of(it))),
+    );
+    (!out.is_empty()).then(|| Found::warn(0.5 + share, text))
+}
+
+/// Nodes that are read, and of which no load is known.
+fn unknown_loads(site: &SiteStatus) -> Option<Found> {
+    let is_unknown = |node: &&NodeStatus| {
+        let is_known = node.load.as_ref().is_some_and(|load| load.fresh);
+        let is_out = node.trouble.ejected_for.is_some();
+        let fails = node
+            .reads
+            .as_ref()
+            .is_some_and(|it| it.last_error.is_some());
+        fails && !is_known && !is_out
+    };
+    let unknown: Vec<_> = site.nodes.iter().filter(is_unknown).collect();
+    let first = unknown.first()?;
+    let why = first.reads.as_ref()?.last_error.as_ref()?;
+    let share = unknown.len() as f64 / site.nodes.len().max(1) as f64;
+    let text = format!(
+        "the load of {} of {} of {} is not known: {}: {why}",
+        unknown.len(),
+        plural(site.nodes.len(), "node"),
+        site.name,
+        first.name,
+    );
+    Some(Found::warn(0.3 + share / 10.0, text))
+}
+
+/// Requests that wait for room.
+fn waits(site: &SiteStatus) -> Option<Found> {
+    let wait = site.apart.queue_wait.p99_seconds?;
+    let text = format!(
+        "requests to {} wait for room: {} of them now, p99 {}",
+        site.name,
+        site.apart.queued,
+        spelled(wait)
+    );
+    (wait >= WAIT).then(|| Found::warn(0.4, text))
+}
+
+fn full_resource(resource: &ResourceStatus) -> Option<Found> {
+    let load = resource.load.as_ref().filter(|load| load.fresh)?;
+    let cpu = load.cpu.filter(|cpu| *cpu >= FULL)?;
+    let text = format!("{} is full: CPU {}", resource.name, percent(cpu));
+    Some(Found::warn(0.6, text))
+}
+
+fn certificate(certificate: &CertificateStatus) -> Option<Found> {
+    let names = named(certificate.names.iter().cloned());
+    let error = certificate.error.as_ref();
+    let error = error.map_or_else(String::new, |why| format!(": {why}"));
+    match certificate.expires_in_seconds {
+        None => {
+            let text = format!("there is no certificate for {names} yet{error}");
+            Some(Found::warn(1.2, text))
+        }
+        Some(left) if left <= 0.0 => {
+            let ago = spell(-left);
+            let text = format!("the certificate for {names} has run out {ago} ago{error}");
+            Some(Found::bad(1.4, text))
+        }
+        Some(left) if !error.is_empty() => {
+            let left = spell(left);
+            let text =
+                format!("the certificate for {names} ends in {left} and has no next one{error}");
+            Some(Found::warn(0.7, text))
+        }
+        Some(_) => None,
+    }
+}
+
+/// The first few, and how many more.
+fn named(all: impl Iterator<Item = String>) -> String {
+    let mut all: Vec<_> = all.collect();
+    let more = all.len().saturating_sub(NAMED_MAX);
+    all.truncate(NAMED_MAX);
+    let text = all.join(", ");
+    match more {
+        0 => text,
+        more => format!("{text} and {more} more"),
+    }
+}
+
+fn plural(count: usize, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        count => format!("{count} {what}s"),
+    }
+}
+
+fn percent(share: f64) -> String {
+    match share {
+        ..0.1 => format!("{:.1} %", share * 100.0),
+        _ => format!("{:.0} %", share.min(1.0) * 100.0),
+    }
+}
+
+fn per_second(rate: f64) -> String {
+    match rate {
+        ..9.95 => format!("{rate:.1}/s"),
+        _ => format!("{rate:.0}/s"),
+    }
+}
+
+/// A short time.
+fn spelled(seconds: f64) -> String {
+    match seconds {
+        ..1.0 => format!("{:.0} ms", seconds * 1e3),
+        _ => format!("{seconds:.1} s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use tidegate_core::culprits::Confidence;
+    use tidegate_core::time::Timestamp;
+
+    use super::super::status::status;
+    use super::*;
+    use crate::models::Quantiles;
+    use crate::testing;
+
+    /// `shop` with n1 and n2, `blog` with n3, all in order.
+    fn calm_status() -> Status {
+        let (_driver, plane) = testing::plane();
+        let mut status = status(&plane);
+        for node in status.sites.iter_mut().flat_map(|it| &mut it.nodes) {
+            node.load.iter_mut().for_each(|load| load.fresh = true);
+        }
+        status.recent.requests_per_second = 300.0;
+        status.recent.latency = Quantiles {
+            p50_seconds: Some(0.004),
+            p99_seconds: Some(0.0215),
+        };
+        status
+    }
+
+    /// After this change, nothing being known of culprits.
+    fn after(change: impl FnOnce(&mut Status)) -> Verdict {
+        let mut status = calm_status();
+        change(&mut status);
+        verdict(&status, &[])
+    }
+
+    fn texts(verdict: &Verdict) -> Vec<&str> {
+        let others = verdict.others.iter().map(|it| it.text.as_str());
+        std::iter::once(verdict.text.as_str())
+            .chain(others)
+            .collect()
+    }
+
+    fn rates(all: &[(&str, f64)]) -> BTreeMap<String, f64> {
+        let all = all.iter();
+        all.map(|(what, rate)| ((*what).to_owned(), *rate))
+            .collect()
+    }
+
+    #[test]
+    fn nothing_wrong_is_said_with_what_goes_on() {
+        let calm = after(|_| {});
+        assert_eq!(calm.level, Level::Good);
+        let text = "all is well: 2 sites, 3 nodes, 300 requests/s, p99 22 ms";
+        assert_eq!(texts(&calm), [text]);
+        let idle = after(|status| status.recent = Default::default());
+        assert_eq!(idle.text, "all is well: 2 sites, 3 nodes, no requests");
+        // What operators want is nothing wrong, nor is what clients did.
+        let wanted = after(|status| {
+            status.sites[0].nodes[0].state = "maint".into();
+            status.sites[0].nodes[0].candidate = false;
+            status.sites[0].refused = rates(&[("bad_request", 100.0), ("source_rate", 90.0)]);
+        });
+        assert_eq!(texts(&wanted), [text]);
+    }
+
+    #[test]
+    fn refusals_are_named_with_what_is_full_and_by_whom() {
+        let mut status = calm_status();
+        let shop = &mut status.sites[0];
+        shop.recent.requests_per_second = 300.0;
+        shop.refused = rates(&[
+            ("overload", 200.0),
+            ("queue_full", 10.0),
+            ("bad_request", 9.0),
+        ]);
+        let load = shop.nodes[1].load.as_mut().unwrap();
+        (load.cpu, load.runnable, load.capacity) = (Some(0.98), Some(12.0), Some(2.0));
+        let finding = |class: &str, resource: &str| Finding {
+            class: class.into(),
+            pattern: None,
+            resource: Arc::from(resource),
+            share: 0.62,
+            cost_seconds: 0.1,
+            cost_error: 0.1,
+            evidence: [9.0; 3],
+            in_progress: 3.0,
+            flagged: Some((Confidence::Strong, Timestamp::ZERO)),
+            suspected: None,
+            presumed: None,
+        };
+        let (own, other) = (
+            finding("shop GET /search?q", "shop cpu"),
+            finding("blog GET /", "blog cpu"),
+        );
+        let said = verdict(&status, &[&own, &other]);
+        assert_eq!(said.level, Level::Bad);
+        assert_eq!(
+            texts(&said),
+            [
+                "shop refuses 70 % of its requests, 210/s (overload: an admission limit was reached); \
+              full: n2 (CPU 98 %, 12 tasks on 2 CPUs); by shop GET /search?q (62 % of shop cpu)"
+            ]
+        );
+    }
+
+    #[test]
+    fn errors_are_named_with_their_reasons_and_nodes() {
+        let said = after(|status| {
+            let shop = &mut status.sites[0];
+            shop.recent.requests_per_second = 104.0;
+            shop.errors = rates(&[("5xx", 70.0), ("connect", 3.0)]);
+            shop.nodes[1].recent.errors_per_second = 73.0;
+        });
+        assert_eq!(said.level, Level::Bad);
+        let text = "70 % of the requests to shop fail: 5xx 70/s, connect 3.0/s; at n2 (73/s)";
+        assert_eq!(texts(&said), [text]);
+        // One in a thousand is no sentence.
+        let few = after(|status| {
+            status.sites[0].recent.requests_per_second = 1000.0;
+            status.sites[0].errors = rates(&[("5xx", 1.0)]);
+        });
+        assert_eq!(few.level, Level::Good);
+    }
+
+    #[test]
+    fn a_site_without_a_node_comes_before_all_else() {
+        let said = after(|status| {
+            status.accept_paused = 1;
+            status.sites[0].refused = rates(&[("overload", 100.0)]);
+            status.sites[0].recent.requests_per_second = 100.0;
+            let blog = &mut status.sites[1];
+            blog.candidates = 0;
+            blog.refused = rates(&[("no_node", 50.0)]);
+            blog.recent.requests_per_second = 50.0;
+            blog.nodes[0].trouble.ejected_for = Some("failures".into());
+            blog.nodes[0].trouble.ejected_seconds_ago = Some(12.0);
+        });
+        let all = texts(&said);
+        assert_eq!(
+            all[0],
+            "no node of blog may take requests: n3 (failures, 12 s)"
+        );
+        assert!(all[1].starts_with("shop refuses 100 %"), "{all:?}");
+        assert!(all[2].starts_with("one worker accepts no"), "{all:?}");
+        assert_eq!(all.len(), 3);
+    }
+
+    #[test]
+    fn what_clients_do_not_notice_yet_is_a_warning() {
+        let said = after(|status| {
+            status.draining = true;
+            let shop = &mut status.sites[0];
+            shop.nodes[0].trouble.ejected_for = Some("check".into());
+            shop.nodes[0].trouble.ejected_seconds_ago = Some(300.0);
+            shop.nodes[0].load = None;
+            shop.apart.queue_wait.p99_seconds = Some(0.25);
+            shop.apart.queued = 4;
+            status.sites[1].fail_open = true;
+        });
+        assert_eq!(said.level, Level::Warn);
+        let expected = [
+            "this front-end drains: it was asked to stop",
+            "1 of 2 nodes of shop is out: n1 (check, 5 min)",
+            "no node of blog is up: ejected ones are used",
+            "requests to shop wait for room: 4 of them now, p99 250 ms",
+        ];
+        assert_eq!(texts(&said), expected);
+    }
+
+    #[test]
+    fn certificates_are_wrong_once_they_end_or_have_no_next_one() {
+        let with = |left: Option<f64>, error: Option<&str>| {
+            after(|status| {
+                status.certificates = vec![CertificateStatus {
+                    names: vec!["shop.example".into()],
+                    expires_in_seconds: left,
+                    issued: 1,
+                    failed: 0,
+                    error: error.map(str::to_owned),
+                    next_try_in_seconds: None,
+                }];
+            })
+        };
+        assert_eq!(with(Some(60.0), None).level, Level::Good);
+        assert_eq!(with(Some(-60.0), None).level, Level::Bad);
+        let said = with(Some(86_400.0), Some("refused"));
+        let text = "the certificate for shop.example ends in 24 h and has no next one: refused";
+        assert_eq!((said.level, said.text.as_str()), (Level::Warn, text));
+    }
+
+    #[test]
+    fn long_lists_are_cut() {
+        let names = (1..=5).map(|number| format!("n{number}"));
+        assert_eq!(named(names), "n1, n2, n3 and 2 more");
+        let said = after(|status| {
+            let site = status.sites[1].clone();
+            status.sites = vec![site; 100];
+            for site in &mut status.sites {
+                site.candidates = 0;
+            }
+        });
+        assert_eq!(said.others.len(), OTHERS_MAX);
+    }
+}
