@@ -7,11 +7,11 @@
 mod agent;
 mod certificates;
 mod checks;
+mod headline;
 mod history;
 mod moves;
 mod reload;
 mod sources;
-mod verdict;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -22,11 +22,11 @@ use tidegate_core::topology::discovered::Announced;
 pub(crate) use agent::AgentStatus;
 pub(crate) use certificates::CertificateStatus;
 pub(crate) use checks::{CheckStatus, ServicesStatus};
+pub(crate) use headline::{Headline, Level, Problem};
 pub(crate) use history::{HistoryModel, NodeHistory, SiteHistory};
 pub(crate) use moves::{BestMove, WhyMoves};
 pub(crate) use reload::{PlanLine, Reloaded};
 pub(crate) use sources::{LeftOutStatus, SourceEventStatus, SourceStatus};
-pub(crate) use verdict::{Level, Problem, Verdict};
 
 /// The header that a runtime override must carry if there is no token.
 pub(crate) const OVERRIDE_HEADER: &str = "tidegate-override";
@@ -48,7 +48,7 @@ pub(crate) struct Status {
     pub(crate) draining: bool,
     /// What is wrong, worst first.
     #[serde(default)]
-    pub(crate) verdict: Verdict,
+    pub(crate) headline: Headline,
     /// Where clients connect.
     pub(crate) listeners: Vec<String>,
     /// The configuration file, by its absolute path; null if all came from the command line.

@@ -26,6 +26,7 @@ mod certificates;
 mod checks;
 pub(crate) mod culprits;
 mod findings;
+mod headline;
 mod history;
 mod metrics;
 mod moves;
@@ -45,7 +46,6 @@ mod tests;
 pub(crate) mod throttles;
 mod traces;
 mod trouble;
-mod verdict;
 mod why;
 
 pub(crate) use access::Access;

@@ -12,15 +12,15 @@ use tidegate_proxy::{Ending, HistogramSnapshot, NodeSnapshot, Reason, SiteSnapsh
 use super::agents;
 use super::certificates;
 use super::checks;
+use super::headline::headline;
 use super::plane::{Look, Plane};
 use super::soft_limits;
 use super::sources;
 use super::throttles;
 use super::trouble::trouble;
-use super::verdict::verdict;
 use crate::models::{
-    Apart, GrownKind, LeavingStatus, LoadStatus, NodeStatus, Quantiles, ReaderStatus, Recent,
-    Requests, ResourceStatus, SiteStatus, Status, Verdict,
+    Apart, GrownKind, Headline, LeavingStatus, LoadStatus, NodeStatus, Quantiles, ReaderStatus,
+    Recent, Requests, ResourceStatus, SiteStatus, Status,
 };
 
 /// Names of the status classes, as the counters have them.
@@ -40,7 +40,7 @@ pub(crate) fn status(plane: &Plane) -> Status {
         uptime_seconds: look.now.since(plane.started).as_secs_f64(),
         ready: plane.is_ready(),
         draining: plane.is_draining(),
-        verdict: Verdict::default(),
+        headline: Headline::default(),
         listeners: (plane.listeners.load().iter().map(ToString::to_string)).collect(),
         configuration: configuration(plane),
         front_ends: plane.front_ends(),
@@ -74,7 +74,7 @@ pub(crate) fn status(plane: &Plane) -> Status {
     };
     let findings = plane.culprits.as_ref().map(Asks::findings);
     let accused: Vec<_> = findings.iter().flat_map(|it| it.flagged()).collect();
-    status.verdict = verdict(&status, &accused);
+    status.headline = headline(&status, &accused);
     status
 }
 

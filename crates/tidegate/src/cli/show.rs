@@ -3,8 +3,8 @@
 use tidegate_culprits::table;
 
 use crate::models::{
-    Apart, BestMove, CertificateStatus, Decision, LeftOutStatus, Level, NodeMetric, NodeStatus,
-    Reloaded, SiteStatus, SourceStatus, Status, TermStatus, ThrottleStatus, Throttles, Verdict,
+    Apart, BestMove, CertificateStatus, Decision, Headline, LeftOutStatus, Level, NodeMetric,
+    NodeStatus, Reloaded, SiteStatus, SourceStatus, Status, TermStatus, ThrottleStatus, Throttles,
     Why, WhyMoves, WhySiteNode, grown_reason,
 };
 use crate::text::{duration, limits, percent, quantiles, queue, seconds, state};
@@ -72,7 +72,7 @@ fn front_end(status: &Status) -> String {
         status.version,
         duration(status.uptime_seconds),
         status.listeners.join(", "),
-        verdict(&status.verdict),
+        headline(&status.headline),
     )
 }
 
@@ -141,9 +141,9 @@ pub(super) fn status(status: &Status) -> String {
 }
 
 /// What is wrong, worst first, a line each.
-fn verdict(verdict: &Verdict) -> String {
+fn headline(headline: &Headline) -> String {
     // A front-end of a version before says nothing of it.
-    if verdict.text.is_empty() {
+    if headline.text.is_empty() {
         return String::new();
     }
     let mark = |level| match level {
@@ -151,8 +151,8 @@ fn verdict(verdict: &Verdict) -> String {
         Level::Warn => "warning: ",
         Level::Bad => "WRONG: ",
     };
-    let mut out = format!("{}{}\n", mark(verdict.level), verdict.text);
-    for it in &verdict.others {
+    let mut out = format!("{}{}\n", mark(headline.level), headline.text);
+    for it in &headline.others {
         out.push_str(&format!("{}{}\n", mark(it.level), it.text));
     }
     out

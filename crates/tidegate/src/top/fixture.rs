@@ -6,8 +6,8 @@ use tidegate_core::time::Timestamp;
 
 use super::sample::{Accused, AccusedPair, Culprits, Sample, SiteDecision};
 use crate::models::{
-    Apart, Decision, Level, LimitsModel, LoadStatus, NodeStatus, Quantiles, ReaderStatus, Recent,
-    Requests, ResourceStatus, SiteStatus, Status, ThrottleStatus, Trouble, Verdict,
+    Apart, Decision, Headline, Level, LimitsModel, LoadStatus, NodeStatus, Quantiles, ReaderStatus,
+    Recent, Requests, ResourceStatus, SiteStatus, Status, ThrottleStatus, Trouble,
 };
 
 /// Both are known.
@@ -132,7 +132,7 @@ pub(super) fn status() -> Status {
         uptime_seconds: 185.0,
         ready: true,
         draining: false,
-        verdict: Verdict {
+        headline: Headline {
             level: Level::Warn,
             text: "1 of 2 nodes of shop is out: n2 (failures, 12 s)".into(),
             others: Vec::new(),

@@ -19,7 +19,7 @@ struct Rates {
 pub(super) fn lines(previous: Option<&Sample>, current: &Sample) -> Vec<Line<'static>> {
     let status = &current.status;
     let mut all = vec![front_end(status)];
-    all.extend(verdict(status));
+    all.extend(headline(status));
     let rates = rates(previous, current);
     all.push(Line::raw(format!(
         "{:.1} req/s · {:.1} errors/s · {:.1} refused/s · {} in flight · {} connections",
@@ -63,18 +63,18 @@ fn front_end(status: &Status) -> Line<'static> {
 }
 
 /// The worst that is wrong, and how much else is; all of it stands in `tidegate status`.
-fn verdict(status: &Status) -> Option<Line<'static>> {
-    let verdict = &status.verdict;
-    let colour = match verdict.level {
+fn headline(status: &Status) -> Option<Line<'static>> {
+    let headline = &status.headline;
+    let colour = match headline.level {
         Level::Good => return None,
         Level::Warn => Color::Yellow,
         Level::Bad => Color::Red,
     };
-    let more = match verdict.others.len() {
+    let more = match headline.others.len() {
         0 => String::new(),
         more => format!(" (+{more} more)"),
     };
-    let text = format!("{}{more}", clean(&verdict.text));
+    let text = format!("{}{more}", clean(&headline.text));
     let style = Style::new().fg(colour).add_modifier(Modifier::BOLD);
     Some(Line::from(Span::raw(text)).style(style))
 }

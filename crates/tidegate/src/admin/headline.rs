@@ -1,7 +1,7 @@
 //! The state of a front-end in one sentence with its numbers, and what else is wrong with it, worst first.
 //!
 //! Input: what `GET /api/status` says, and which classes are named as culprits. Nothing is remembered: the same
-//! status has the same verdict.
+//! status has the same headline.
 //!
 //! | level | what |
 //! |---|---|
@@ -17,7 +17,7 @@ use tidegate_proxy::Reason;
 
 use super::trouble::spell;
 use crate::models::{
-    CertificateStatus, Level, NodeStatus, Problem, ResourceStatus, SiteStatus, Status, Verdict,
+    CertificateStatus, Headline, Level, NodeStatus, Problem, ResourceStatus, SiteStatus, Status,
 };
 use crate::text::state;
 
@@ -58,7 +58,7 @@ impl Found {
 }
 
 /// See the module.
-pub(super) fn verdict(status: &Status, accused: &[&Finding]) -> Verdict {
+pub(super) fn headline(status: &Status, accused: &[&Finding]) -> Headline {
     let mut all = front_end(status);
     for site in &status.sites {
         all.extend(no_node(site));
@@ -86,14 +86,14 @@ pub(super) fn verdict(status: &Status, accused: &[&Finding]) -> Verdict {
         text: it.text,
     });
     match all.next() {
-        Some(worst) => Verdict {
+        Some(worst) => Headline {
             level: worst.level,
             text: worst.text,
             others: all.take(OTHERS_MAX).collect(),
         },
-        None => Verdict {
+        None => Headline {
             text: calm(status),
-            ..Verdict::default()
+            ..Headline::default()
         },
     }
 }
@@ -422,15 +422,15 @@ mod tests {
     }
 
     /// After this change, nothing being known of culprits.
-    fn after(change: impl FnOnce(&mut Status)) -> Verdict {
+    fn after(change: impl FnOnce(&mut Status)) -> Headline {
         let mut status = calm_status();
         change(&mut status);
-        verdict(&status, &[])
+        headline(&status, &[])
     }
 
-    fn texts(verdict: &Verdict) -> Vec<&str> {
-        let others = verdict.others.iter().map(|it| it.text.as_str());
-        std::iter::once(verdict.text.as_str())
+    fn texts(headline: &Headline) -> Vec<&str> {
+        let others = headline.others.iter().map(|it| it.text.as_str());
+        std::iter::once(headline.text.as_str())
             .chain(others)
             .collect()
     }
@@ -487,7 +487,7 @@ mod tests {
             finding("shop GET /search?q", "shop cpu"),
             finding("blog GET /", "blog cpu"),
         );
-        let said = verdict(&status, &[&own, &other]);
+        let said = headline(&status, &[&own, &other]);
         assert_eq!(said.level, Level::Bad);
         assert_eq!(
             texts(&said),

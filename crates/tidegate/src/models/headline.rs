@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// What is wrong, worst first; a sentence on what goes on where nothing is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Verdict {
+pub(crate) struct Headline {
     /// That of the worst.
     pub(crate) level: Level,
     /// The worst, with its numbers.
