@@ -138,12 +138,12 @@ impl Scene {
         set_mode(&self.file(), mode);
     }
 
-    /// What the folder has beside the lock and what was learned of nodes.
+    /// What the folder has beside the lock and what was learned of nodes, be it half written by a process that had no time left.
     fn files(&self) -> usize {
         let files = std::fs::read_dir(&self.state).unwrap();
         let files = files.map(|it| it.unwrap().file_name());
         files
-            .filter(|it| it != "lock" && it != "nodes.learned")
+            .filter(|it| it != "lock" && !it.to_string_lossy().starts_with("nodes.learned"))
             .count()
     }
 }

@@ -4,7 +4,7 @@
 //! * `openssl s_time`: one connection after the other, each with a handshake, whole or resumed, one request and one answer.
 //!
 //! Failure case: what they say of themselves is all that is known; an answer that is not 2xx is an error here. `h2load` 1.52 does not end
-//! in one run of some hundred with large answers over TLS, and is ended then.
+//! now and then with large answers over TLS, whatever answers, and is ended then.
 
 use std::ffi::OsStr;
 use std::process::{Child, Command, Output, Stdio};
