@@ -12,10 +12,9 @@ use tidegate_remote::clock;
 
 use super::api::{self, Answer};
 use super::plane::Plane;
+use super::status::SERVER_ERRORS;
 use crate::history::{Counted, History, NodeSample, Place, SiteSample, Step};
 
-/// The class of answers that are the server's errors.
-const SERVER_ERRORS: usize = 4;
 /// Steps that are shown unless more or fewer are asked for.
 const LAST: usize = 90;
 

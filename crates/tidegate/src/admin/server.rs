@@ -82,6 +82,7 @@ pub(crate) async fn serve(
     let recorded = plane.clone();
     tokio::spawn(async move {
         loop {
+            // A timer, not a wait for anything: the history has a step for each second of the wall clock.
             tokio::time::sleep(history::until_next_second()).await;
             recorded().record_second();
         }

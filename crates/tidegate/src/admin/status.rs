@@ -27,7 +27,7 @@ use crate::models::{
 pub(super) const STATUS_CLASSES: [&str; tidegate_proxy::STATUS_CLASSES] =
     ["1xx", "2xx", "3xx", "4xx", "5xx"];
 /// The class whose answers are the server's errors.
-const SERVER_ERRORS: usize = 4;
+pub(super) const SERVER_ERRORS: usize = 4;
 
 /// The whole state.
 pub(crate) fn status(plane: &Plane) -> Status {
