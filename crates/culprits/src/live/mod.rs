@@ -22,6 +22,7 @@ mod findings;
 pub mod front_end;
 mod handed_over;
 mod memory;
+mod past;
 mod policy;
 mod requests;
 mod running;

@@ -10,9 +10,11 @@ use tidegate_core::time::Timestamp;
 
 use super::cluster::{Cluster, Members, Owned, Owner, Source};
 use super::front_end::UnreadNode;
+use super::past::PastUse;
 use super::policy::Pressed;
 use super::series::{Kind, Series};
 use crate::picture::ResourceMaterial;
+use crate::picture::report::Past;
 use crate::resource::{Span, Unit};
 
 /// Most resources that are watched.
@@ -37,6 +39,7 @@ pub(super) struct Watched {
     basis: Basis,
     /// Since when classes are named.
     pub(super) named_at: BTreeMap<ClassId, Timestamp>,
+    past: PastUse,
 }
 
 /// A source and where it counts: which resource, which member of it.
@@ -124,6 +127,7 @@ impl WatchedAll {
             verdicts: None,
             basis: Basis::NotYet,
             named_at: BTreeMap::new(),
+            past: PastUse::default(),
         }
     }
 
@@ -200,6 +204,21 @@ impl WatchedAll {
             .collect();
         watched.basis = discovery.basis(at, watched.id);
         watched.verdicts = Some(verdicts);
+    }
+
+    /// Takes down what was found of it last, for later; `names` are those of classes by number.
+    pub(super) fn record(&mut self, place: usize, names: &[String]) {
+        let watched = &mut self.all[place];
+        if let Some(verdicts) = &watched.verdicts {
+            let capacity = watched.series.capacity();
+            watched.past.record(verdicts, capacity, names);
+        }
+    }
+
+    /// What was used over the last 15 minutes; `base` is the Unix time at the clock's zero.
+    pub(super) fn past(&self, base: i64) -> Vec<Past> {
+        let of = |it: &Watched| it.past.show(&it.name, base);
+        self.all.iter().filter_map(of).collect()
     }
 
     /// How those do that have a capacity.

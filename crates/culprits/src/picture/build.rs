@@ -96,6 +96,7 @@ impl<'a> Builder<'a> {
             resources: self.shown.iter().map(|it| self.resource(it)).collect(),
             classes: order.iter().map(|class| self.class(*class)).collect(),
             heatmap: (ended > 0).then(|| self.heatmap(&order)),
+            past: Vec::new(),
         }
     }
 

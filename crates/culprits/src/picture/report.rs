@@ -15,6 +15,8 @@ pub const STEPS_MAX: usize = 600;
 pub const SCATTER_MAX: usize = 300;
 /// Most rows of the heat map: steps of time.
 pub const ROWS_MAX: usize = 120;
+/// Most steps of what was used before.
+pub const PAST_STEPS_MAX: usize = 90;
 /// Most notes.
 pub const NOTES_MAX: usize = 50;
 
@@ -47,6 +49,25 @@ pub struct Report {
     pub classes: Vec<Class>,
     /// Durations over time; null without requests.
     pub heatmap: Option<Heatmap>,
+    /// What was used before, of resources whose verdicts are known; empty of recordings.
+    #[serde(default)]
+    pub past: Vec<Past>,
+}
+
+/// What was used of a resource over the last 15 minutes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Past {
+    /// The resource.
+    pub resource: String,
+    /// Length of a step.
+    pub step_seconds: f64,
+    /// Start of the first step.
+    pub t0: f64,
+    /// Mean use over the window of the last verdicts in each step, in units of the capacity then; at most
+    /// [`PAST_STEPS_MAX`].
+    pub used: Vec<Option<f64>>,
+    /// What classes used of it; those with the greatest part at any time first.
+    pub parts: Vec<Part>,
 }
 
 /// A resource.

@@ -49,7 +49,7 @@ pub(super) fn spans() -> Vec<Span> {
     (0..600).map(span).collect()
 }
 
-pub(super) fn verdict(class: u16, share: f64, culprit: Option<Confidence>) -> Verdict {
+pub(crate) fn verdict(class: u16, share: f64, culprit: Option<Confidence>) -> Verdict {
     let flagged = culprit.is_some();
     Verdict {
         class: ClassId(class),
@@ -80,7 +80,7 @@ pub(super) fn verdict(class: u16, share: f64, culprit: Option<Confidence>) -> Ve
     }
 }
 
-pub(super) fn verdicts() -> Verdicts {
+pub(crate) fn verdicts() -> Verdicts {
     Verdicts {
         resource: ResourceId(0),
         at: Timestamp::ZERO,

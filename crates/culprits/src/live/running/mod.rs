@@ -239,6 +239,7 @@ impl Running {
         let then = self.watched.known_until() - self.requests.behind();
         self.requests.tell_unfinished(&mut self.discovery, then);
         self.watched.evaluate(due, &mut self.discovery, then, now);
+        self.watched.record(due, &self.requests.names());
         self.evaluations += 1;
         self.evaluated += (self.clocks.now)().since(begun);
         let all = self.found();

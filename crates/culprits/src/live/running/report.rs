@@ -10,7 +10,7 @@ use crate::evidence::Lived;
 use crate::picture::report::{self, Mode, Report};
 use crate::picture::{self, ClassMaterial, Material};
 
-/// What a picture shows.
+/// What a picture shows, but for what was used before.
 const SHOWN: Duration = Duration::from_secs(60);
 
 impl Running {
@@ -42,7 +42,10 @@ impl Running {
             unfinished: &unfinished,
             resources: self.watched.materials(&spans, base),
         };
-        picture::report(&material)
+        Report {
+            past: self.watched.past(base),
+            ..picture::report(&material)
+        }
     }
 
     fn classes(&self, base: i64) -> Vec<ClassMaterial> {
