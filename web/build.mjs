@@ -1,7 +1,8 @@
-// Bundles the page into one file that needs nothing from elsewhere, or the tests for node.
+// Bundles each page into one file that needs nothing from elsewhere, or the tests for node.
 //
-//   node build.mjs page [FILE]    the page, by default the one that is checked in
-//   node build.mjs tests          test/*.test.ts into out/
+//   node build.mjs page NAME [FILE]   a page, by default into the file that is checked in
+//   node build.mjs tests              test/*.test.ts into out/unit/
+//   node build.mjs browser            browser/*.test.ts into out/browser/, the pages into out/pages/
 //
 // The same sources and the same lock file give the same bytes.
 import { createHash } from "node:crypto";
@@ -11,11 +12,13 @@ import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
 const HERE = dirname(fileURLToPath(import.meta.url));
-const CHECKED_IN = join(HERE, "../crates/culprits/src/page.html");
-/** Oldest engines that the page is for. */
+/** Oldest engines that the pages are for. */
 const TARGET = ["es2022", "chrome100", "firefox100", "safari16"];
-/** Packages whose code is in the bundle; their licences go with it. */
-const BUNDLED = ["uplot"];
+/** The pages: their sources, where each is checked in, and packages whose code is in the bundle: their licences go with it. */
+const PAGES = {
+  culprits: { from: "src", to: "../crates/culprits/src/page.html", bundled: ["uplot"] },
+  front: { from: "src/front", to: "../crates/tidegate/src/admin/page.html", bundled: [] },
+};
 
 async function bundle(entry) {
   const done = await build({
@@ -31,8 +34,8 @@ async function bundle(entry) {
   return done.outputFiles[0].text.trim();
 }
 
-async function licences() {
-  const texts = BUNDLED.map(async (name) => {
+async function licences(bundled) {
+  const texts = bundled.map(async (name) => {
     const folder = join(HERE, "node_modules", name);
     const { version } = JSON.parse(await readFile(join(folder, "package.json"), "utf8"));
     const text = await readFile(join(folder, "LICENSE"), "utf8");
@@ -43,12 +46,12 @@ async function licences() {
 
 const hash = (text) => `'sha256-${createHash("sha256").update(text, "utf8").digest("base64")}'`;
 
-async function page(to) {
+async function page({ from, to, bundled }, file = join(HERE, to)) {
   const [script, style, notice, template] = await Promise.all([
-    bundle("src/main.ts"),
-    bundle("src/style.css"),
-    licences(),
-    readFile(join(HERE, "src/page.html"), "utf8"),
+    bundle(`${from}/main.ts`),
+    bundle(`${from}/style.css`),
+    licences(bundled),
+    readFile(join(HERE, from, "page.html"), "utf8"),
   ]);
   if (/<\/script|<!--/i.test(script) || /<\/style/i.test(style) || notice.includes("--")) {
     throw new Error("a bundled text would end its element early");
@@ -61,19 +64,19 @@ async function page(to) {
     SCRIPT_HASH: hash(script),
   };
   const text = template.replace(/@([A-Z_]+)@/g, (whole, name) => parts[name] ?? whole);
-  await writeFile(to, text);
+  await writeFile(file, text);
 }
 
-async function tests() {
-  const out = join(HERE, "out");
+async function tests(folder, out) {
   await rm(out, { recursive: true, force: true });
-  await mkdir(out);
-  const files = (await readdir(join(HERE, "test"))).filter((file) => file.endsWith(".test.ts"));
+  await mkdir(out, { recursive: true });
+  const files = (await readdir(join(HERE, folder))).filter((file) => file.endsWith(".test.ts"));
   await build({
-    entryPoints: files.map((file) => join(HERE, "test", file)),
+    entryPoints: files.map((file) => join(HERE, folder, file)),
     outdir: out,
     outExtension: { ".js": ".mjs" },
     bundle: true,
+    packages: "external",
     platform: "node",
     format: "esm",
     target: "node18",
@@ -81,12 +84,17 @@ async function tests() {
   });
 }
 
-const [what, to] = process.argv.slice(2);
-if (what === "page") {
-  await page(to ?? CHECKED_IN);
+const [what, name, to] = process.argv.slice(2);
+if (what === "page" && Object.hasOwn(PAGES, name)) {
+  await page(PAGES[name], to);
 } else if (what === "tests") {
-  await tests();
+  await tests("test", join(HERE, "out/unit"));
+} else if (what === "browser") {
+  await tests("browser", join(HERE, "out/browser"));
+  const pages = join(HERE, "out/pages");
+  await mkdir(pages, { recursive: true });
+  for (const [name, one] of Object.entries(PAGES)) await page(one, join(pages, `${name}.html`));
 } else {
-  console.error("usage: node build.mjs page [FILE] | tests");
+  console.error(`usage: node build.mjs page ${Object.keys(PAGES).join("|")} [FILE] | tests | browser`);
   process.exitCode = 2;
 }

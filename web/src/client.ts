@@ -58,7 +58,7 @@ export class Client {
 }
 
 /** Why the front-end does not do what was asked, in its words. */
-async function reason(answer: Response): Promise<string> {
+export async function reason(answer: Response): Promise<string> {
   const said: unknown = await answer.json().catch(() => null);
   const error = typeof said === "object" && said !== null ? (said as { error?: unknown }).error : null;
   return typeof error === "string" ? error : `The front-end answers ${answer.status}.`;

@@ -1,8 +1,10 @@
 // The report: its shape, and a reader that believes nothing of what it is given.
 //
 // Times are Unix seconds; durations carry their unit in the name; what is not known is null.
-// A reader takes a value and where it stands, and gives the value with its type or throws a
-// ReportError that says where and what was expected. Lists are cut at their limits.
+
+import { type Maybe, count, list, maybe, number, object, oneOf, positive, some, text, wrong } from "./reader";
+
+export { type Maybe, ReportError } from "./reader";
 
 export const CLASSES_MAX = 200;
 export const RESOURCES_MAX = 16;
@@ -11,7 +13,6 @@ export const SCATTER_MAX = 300;
 export const ROWS_MAX = 120;
 export const BUCKETS_MAX = 32;
 const NOTES_MAX = 50;
-const TEXT_MAX = 2000;
 
 /** How sure the verdict on a class is; null: it is not accused. */
 export const CONFIDENCES = ["confirmed", "strong", "likely", "ambiguous", "from occupancy"] as const;
@@ -19,8 +20,6 @@ export type Confidence = (typeof CONFIDENCES)[number];
 
 /** What a verdict rests on: too little was seen, what was known before the start, or what was seen. */
 export const BASES = ["not yet", "before the start", "seen"] as const;
-
-export type Maybe = number | null;
 
 export interface Part {
   class: string;
@@ -117,61 +116,6 @@ export interface Report {
   heatmap: Heatmap | null;
 }
 
-export class ReportError extends Error {}
-
-type Reader<T> = (value: unknown, at: string) => T;
-
-function wrong(at: string, expected: string): never {
-  throw new ReportError(`${at || "the report"}: expected ${expected}`);
-}
-
-const number: Reader<number> = (value, at) =>
-  typeof value === "number" && Number.isFinite(value) ? value : wrong(at, "a number");
-
-const positive: Reader<number> = (value, at) => {
-  const read = number(value, at);
-  return read > 0 ? read : wrong(at, "a number above zero");
-};
-
-const count: Reader<number> = (value, at) => {
-  const read = number(value, at);
-  return read >= 0 ? read : wrong(at, "a count");
-};
-
-const text: Reader<string> = (value, at) =>
-  typeof value === "string" ? value.slice(0, TEXT_MAX) : wrong(at, "a text");
-
-function oneOf<T extends string>(words: readonly T[]): Reader<T> {
-  return (value, at) => words.find((word) => word === value) ?? wrong(at, `one of ${words.join(", ")}`);
-}
-
-function maybe<T>(read: Reader<T>): Reader<T | null> {
-  return (value, at) => (value === null || value === undefined ? null : read(value, at));
-}
-
-/** A list that may be absent, cut at its limit. */
-function list<T>(read: Reader<T>, max: number): Reader<T[]> {
-  return (value, at) => {
-    if (value === null || value === undefined) return [];
-    if (!Array.isArray(value)) return wrong(at, "a list");
-    return value.slice(0, max).map((item: unknown, index) => read(item, `${at}[${index}]`));
-  };
-}
-
-function object<T>(fields: { [K in keyof T]-?: Reader<T[K]> }): Reader<T> {
-  const entries = Object.entries(fields) as [string, Reader<unknown>][];
-  return (value, at) => {
-    if (typeof value !== "object" || value === null || Array.isArray(value)) return wrong(at, "an object");
-    const members = value as Record<string, unknown>;
-    const read = entries.map(([name, field]) => {
-      const member = Object.hasOwn(members, name) ? members[name] : undefined;
-      return [name, field(member, at ? `${at}.${name}` : name)];
-    });
-    return Object.fromEntries(read) as T;
-  };
-}
-
-const some = maybe(number);
 const samples = list(some, STEPS_MAX);
 
 const resource = object<Resource>({
