@@ -1,4 +1,4 @@
-// The selected class: the verdict in sentences, and the pictures behind it.
+// The selected class: the verdict in sentences, and the evidence behind it, which is folded at first.
 
 import uPlot from "uplot";
 import { ChartBox, levelLine, numberAxis, ownAxis, rule, write } from "./chart";
@@ -8,7 +8,7 @@ import { amount, correlation, milliseconds, plural, printable } from "./format";
 import { cssColour, fill, paint, swatch } from "./palette";
 import type { Pair, Report, RequestClass, Resource } from "./report";
 import type { State } from "./state";
-import { evidence, spike, story } from "./verdict";
+import { evidence, shiftWords, spike, story } from "./verdict";
 
 const HEIGHT = 200;
 
@@ -16,9 +16,25 @@ export class DetailView {
   private readonly shift = new ChartBox(byId("shift-chart"), HEIGHT);
   private readonly scatter = new ChartBox(byId("scatter-chart"), HEIGHT);
   private readonly durations = new ChartBox(byId("duration-chart"), HEIGHT);
+  private readonly box = byId<HTMLDetailsElement>("evidence-box");
   private shown: string | null = null;
+  private state: State | null = null;
+
+  constructor() {
+    this.box.addEventListener("toggle", () => this.evidence());
+  }
+
+  /** Unfolds the evidence, and brings it to where it is seen. */
+  open(): void {
+    this.box.open = true;
+    // What is drawn makes the page longer: only then is there room to scroll.
+    this.evidence();
+    byId("detail").scrollIntoView({ block: "start" });
+    this.box.querySelector("summary")?.focus({ preventScroll: true });
+  }
 
   render(state: State): void {
+    this.state = state;
     const it = state.class();
     const resource = state.resource();
     byId("detail").hidden = !it;
@@ -30,18 +46,33 @@ export class DetailView {
       byId("detail-name").replaceChildren(named(it.name));
     }
     byId("detail-swatch").replaceChildren(...(slot === null ? [] : [swatch(slot)]));
-    byId("story").replaceChildren(...story(it, pair, resource).map((text) => make("p", "", text)));
+    const said = story(it, pair, resource);
+    if (said.join() !== byId("story").dataset["said"]) {
+      byId("story").dataset["said"] = said.join();
+      byId("story").replaceChildren(...said.map((text) => make("p", "", text)));
+    }
+    this.evidence();
+  }
+
+  /** What is folded away is not drawn: it has no width. */
+  private evidence(): void {
+    const it = this.state?.class();
+    const resource = this.state?.resource() ?? null;
+    if (!this.box.open || !this.state?.report || !it) return;
+    const pair = it.pairs.find((one) => one.resource === resource?.name) ?? null;
+    const slot = this.state.slots.slot(it.name);
+    setText(byId("shift-words"), (pair && shiftWords(pair)) ?? "");
     const facts = pair ? evidence(pair) : [];
     byId("evidence").replaceChildren(
       ...facts.map(([term, value, what]) => {
         const box = make("div", "", make("dt", "", term), make("dd", "", value));
-        box.title = what;
+        box.append(make("dd", "soft note", what));
         return box;
       }),
     );
     this.drawShift(pair, slot);
     this.drawScatter(pair, resource, slot);
-    this.drawDurations(state.report, it, slot);
+    this.drawDurations(this.state.report, it, slot);
   }
 
   private drawShift(pair: Pair | null, slot: number | null): void {

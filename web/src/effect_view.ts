@@ -1,4 +1,4 @@
-// What the last overrides changed: before and after, for the resource, the class and everybody else.
+// What the last overrides changed: before and after, for the resource, the class and all others.
 
 import uPlot from "uplot";
 import { ChartBox, levelLine, numberAxis, rule, timeAxis, write } from "./chart";
@@ -80,18 +80,19 @@ function table(watch: Watch, after: Side | null, resource: Resource | null): HTM
   type Text = (value: number | null) => string;
   const lines: [string, number | null, number | null, Text][] = [];
   if (resource) lines.push([`${printable(resource.name)}, used`, share(before), share(after), percent]);
-  for (const [who, key] of [
+  for (const [whose, key] of [
     ["all others", "others"],
     ["this class", "own"],
   ] as const) {
-    lines.push([`${who}, p50`, before[key].p50, after?.[key].p50 ?? null, milliseconds]);
-    lines.push([`${who}, p99`, before[key].p99, after?.[key].p99 ?? null, milliseconds]);
-    lines.push([`${who}, requests/s`, before[key].perSecond, after?.[key].perSecond ?? null, amount]);
+    lines.push([`${whose}, p50`, before[key].p50, after?.[key].p50 ?? null, milliseconds]);
+    lines.push([`${whose}, p99`, before[key].p99, after?.[key].p99 ?? null, milliseconds]);
+    lines.push([`${whose}, requests/s`, before[key].perSecond, after?.[key].perSecond ?? null, amount]);
   }
   const head = make(
     "tr",
     "",
-    ...["", "before", "after", "change"].map((text) => make("th", text ? "" : "word", text)),
+    make("td"),
+    ...["before", "after", "change"].map((text) => make("th", "", text)),
   );
   const body = lines.map(([what, a, b, text]) => {
     const name = make("th", "word", what);

@@ -22,6 +22,15 @@ export function milliseconds(value: Maybe): string {
   return seconds(value / 1000);
 }
 
+/** `2.1 to 9 ms`: the unit once if both have the same. */
+export function range(low: number, high: number): string {
+  const [from, to] = [milliseconds(low), milliseconds(high)];
+  if (from === to) return from;
+  const [least, unit, ...more] = from.split(" ");
+  const same = more.length === 0 && to.split(" ").length === 2 && to.endsWith(` ${unit}`);
+  return `${same ? least : from} to ${to}`;
+}
+
 export function seconds(value: Maybe): string {
   if (value === null) return UNKNOWN;
   if (value < 100) return `${Math.round(value * 10) / 10} s`;
@@ -43,7 +52,7 @@ export function correlation(value: Maybe): string {
   return value === null ? UNKNOWN : value.toFixed(2).replace("-", "−");
 }
 
-/** A probability: nobody needs to know how tiny a tiny one is. */
+/** A probability: how tiny a tiny one is matters to no decision. */
 export function probability(value: Maybe): string {
   if (value === null) return UNKNOWN;
   if (value < 0.0001) return "<0.0001";

@@ -1,6 +1,7 @@
 // The page of culprits. A report that was put into the page is shown as it is; without one the
-// front-end is asked for it again and again, for as long as anybody looks.
+// front-end is asked for it again and again, for as long as the page is seen.
 
+import { AnswerView } from "./answer_view";
 import { Client, NothingYet, TokenError } from "./client";
 import { DetailView } from "./detail_view";
 import { DifferenceView } from "./difference_view";
@@ -9,12 +10,13 @@ import { snapped } from "./durations";
 import { EffectView } from "./effect_view";
 import { clock, printable, seconds } from "./format";
 import { HeatView } from "./heat_view";
+import { PastView } from "./past_view";
 import { isEmpty, parseReport, type Report } from "./report";
 import { type Actions, State } from "./state";
 import { TableView } from "./table_view";
 import { ThrottleView } from "./throttle_view";
 import { UseView } from "./use_view";
-import { extent, headline } from "./verdict";
+import { extent } from "./verdict";
 
 const PERIOD_MS = 2500;
 const NOTHING_YET = "No data yet: nothing has been found out about classes and resources so far.";
@@ -38,10 +40,25 @@ class Page {
     compareBy: (kind) => this.change(() => (this.state.kind = kind)),
     showHeatOf: (which) => this.change(() => (this.state.heatOf = which)),
   };
+  private readonly detail = new DetailView();
   private readonly views = {
+    answer: new AnswerView(this.actions, {
+      throttle: (it, perSecond, length) => this.overrides.propose(it, perSecond, length),
+      experiment: (name) => this.overrides.experiment(name, "act-answer"),
+      release: (name, pattern) => this.overrides.release(name, pattern, "act-answer"),
+      change: (it) => {
+        this.actions.select(it.name);
+        this.overrides.change();
+      },
+      evidence: (name) => {
+        this.actions.select(name);
+        this.detail.open();
+      },
+    }),
+    past: new PastView(this.actions),
     use: new UseView(this.actions),
-    table: new TableView(this.actions, (name) => this.overrides.experiment(name)),
-    detail: new DetailView(),
+    table: new TableView(this.actions, (name) => this.overrides.experiment(name, "act-answer")),
+    detail: this.detail,
     heat: new HeatView(this.actions),
     difference: new DifferenceView(this.actions),
   };
@@ -55,7 +72,7 @@ class Page {
 
   start(): void {
     this.watchColours();
-    // No other class may come under the hands of who types an override.
+    // No other class may come under the hands of an operator that types an override.
     byId("overrides").addEventListener("focusin", () => this.state.keepSelected());
     const embedded = byId("report").textContent?.trim() ?? "";
     if (embedded) return this.showEmbedded(embedded);
@@ -167,7 +184,6 @@ class Page {
     const span = report.to - report.from;
     const window = `${clock(report.from, 1, span)} to ${clock(report.to, 1, span)} (${seconds(span)})`;
     setText(byId("about"), `${this.state.live ? "live" : "offline report"} · ${window} · ${extent(report)}`);
-    setText(byId("headline"), resource ? headline(report, resource) : "No resource was looked at.");
     byId("use").hidden = !resource;
     byId("notes").hidden = report.notes.length === 0;
     byId("notes-list").replaceChildren(...report.notes.map((note) => make("li", "", printable(note))));
@@ -176,16 +192,21 @@ class Page {
     this.effects.render(this.state);
   }
 
-  /** Canvases follow neither the style sheet nor the paper by themselves. On paper all is light. */
+  /** Canvases follow neither the style sheet nor the paper by themselves. On paper all is light and unfolded. */
   private watchColours(): void {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.render());
     const root = document.documentElement;
+    const evidence = byId<HTMLDetailsElement>("evidence-box");
+    let unfolded = false;
     window.addEventListener("beforeprint", () => {
+      unfolded = evidence.open;
+      evidence.open = true;
       root.dataset["paper"] = "";
       this.render();
     });
     window.addEventListener("afterprint", () => {
       delete root.dataset["paper"];
+      evidence.open = unfolded;
       this.render();
     });
   }

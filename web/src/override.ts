@@ -3,6 +3,7 @@
 // The names are those of `POST /api/throttle`: its limits, and for how long.
 
 import { amount, plural, seconds } from "./format";
+import type { Maybe } from "./report";
 
 export interface Typed {
   concurrency: string;
@@ -26,7 +27,7 @@ export interface ThrottleOverride {
   for_seconds?: number;
 }
 
-/** Bounds of the API: a number outside is told before it is sent. */
+/** Bounds of the API: a number outside is refused before it is sent. */
 const BOUNDS = {
   concurrency: { low: 1, high: 1e6, what: "Requests at once" },
   rate: { low: 0.001, high: 1e6, what: "Requests per second" },
@@ -69,8 +70,8 @@ export function typedOverride(pattern: string, typed: Typed): ThrottleOverride {
   };
 }
 
-/** What an override does, as sentences. */
-export function sentences({ limits, for_seconds }: ThrottleOverride): string[] {
+/** What an override does to a class that has so many requests per second, as sentences. */
+export function sentences({ limits, for_seconds }: ThrottleOverride, perSecond: Maybe = null): string[] {
   const said: string[] = [];
   if (limits.concurrency !== undefined) {
     const many =
@@ -86,9 +87,14 @@ export function sentences({ limits, for_seconds }: ThrottleOverride): string[] {
     said.push(`All its answers share ${amount(limits.bandwidth / 1024)} KiB per second.`);
   }
   if (limits.queue_seconds !== undefined) {
-    said.push(`Who has waited ${seconds(limits.queue_seconds)} is answered 429.`);
+    said.push(`One that has waited ${seconds(limits.queue_seconds)} is answered 429.`);
   } else if (limits.concurrency !== undefined || limits.rate !== undefined) {
     said.push("They wait as long as it takes; none is refused.");
+    if (limits.rate !== undefined && perSecond !== null && perSecond > limits.rate) {
+      said.push(
+        `${amount(perSecond)} come per second now: while that goes on, each waits longer than the one before it. A longest wait, under “Slow it down”, bounds that.`,
+      );
+    }
   }
   const until = for_seconds === undefined ? "until it is released" : `for ${seconds(for_seconds)}`;
   said.push(`In force ${until}, at this front-end.`);

@@ -2,7 +2,21 @@
 //
 // Times are Unix seconds; durations carry their unit in the name; what is not known is null.
 
-import { type Maybe, count, list, maybe, number, object, oneOf, positive, some, text, wrong } from "./reader";
+import {
+  type Maybe,
+  type Reader,
+  boolean,
+  count,
+  list,
+  maybe,
+  number,
+  object,
+  oneOf,
+  positive,
+  some,
+  text,
+  wrong,
+} from "./reader";
 
 export { type Maybe, ReportError } from "./reader";
 
@@ -12,6 +26,7 @@ export const STEPS_MAX = 600;
 export const SCATTER_MAX = 300;
 export const ROWS_MAX = 120;
 export const BUCKETS_MAX = 32;
+export const PAST_STEPS_MAX = 90;
 const NOTES_MAX = 50;
 
 /** How sure the verdict on a class is; null: it is not accused. */
@@ -47,6 +62,13 @@ export interface Pair {
   share: Maybe;
   cost_ms: Maybe;
   cost_error: Maybe;
+  /** What a request costs at least and at the most. */
+  cost_low_ms: Maybe;
+  cost_high_ms: Maybe;
+  /** Whether a full resource or a throttle makes that range, and no mere error. */
+  cost_bounded: boolean;
+  /** The least cost that would have been named. */
+  least_cost_ms: Maybe;
   lift: Maybe;
   t: Maybe;
   z: Maybe;
@@ -56,6 +78,8 @@ export interface Pair {
   pearson_r: Maybe;
   pearson_p: Maybe;
   confidence: Confidence | null;
+  /** It rests on durations alone: the class may be merely slow. */
+  doubtful: boolean;
   ambiguous_with: string[];
   named_at: Maybe;
   shift_ms: number[];
@@ -105,6 +129,15 @@ export interface Heatmap {
   cells: Cell[];
 }
 
+/** What classes took of a resource over the last 15 minutes, in units of its capacity. */
+export interface Past {
+  resource: string;
+  step_seconds: number;
+  t0: number;
+  used: Maybe[];
+  parts: Part[];
+}
+
 export interface Report {
   mode: "live" | "offline";
   from: number;
@@ -114,7 +147,12 @@ export interface Report {
   resources: Resource[];
   classes: RequestClass[];
   heatmap: Heatmap | null;
+  past: Past[];
 }
+
+/** What is absent is not so. */
+const flag: Reader<boolean> = (value, at) =>
+  value === null || value === undefined ? false : boolean(value, at);
 
 const samples = list(some, STEPS_MAX);
 
@@ -138,6 +176,10 @@ const pair = object<Pair>({
   share: some,
   cost_ms: some,
   cost_error: some,
+  cost_low_ms: some,
+  cost_high_ms: some,
+  cost_bounded: flag,
+  least_cost_ms: some,
   lift: some,
   t: some,
   z: some,
@@ -147,6 +189,7 @@ const pair = object<Pair>({
   pearson_r: some,
   pearson_p: some,
   confidence: maybe(oneOf(CONFIDENCES)),
+  doubtful: flag,
   ambiguous_with: list(text, CLASSES_MAX),
   named_at: some,
   shift_ms: list(number, STEPS_MAX),
@@ -190,6 +233,16 @@ const heatmap = object<Heatmap>({
   ),
 });
 
+const pastSamples = list(some, PAST_STEPS_MAX);
+
+const past = object<Past>({
+  resource: text,
+  step_seconds: positive,
+  t0: number,
+  used: pastSamples,
+  parts: list(object<Part>({ class: text, used: pastSamples }), CLASSES_MAX),
+});
+
 const report = object<Report>({
   mode: oneOf(["live", "offline"] as const),
   from: number,
@@ -199,6 +252,7 @@ const report = object<Report>({
   resources: list(resource, RESOURCES_MAX),
   classes: list(requestClass, CLASSES_MAX),
   heatmap: maybe(heatmap),
+  past: list(past, RESOURCES_MAX),
 });
 
 /** Reads a report, or throws a ReportError. */

@@ -1,10 +1,11 @@
-// The rows of the table: which classes, in which order, and who stands together.
+// The rows of the table: which classes, in which order, and which stand together.
 //
 // Classes that the data cannot tell apart form a group (the transitive closure of
 // `ambiguous_with` among those that are shown). A group stands where its first member would stand,
 // and its members follow one another.
 
-import { type Pair, type Report, type RequestClass, pairOf } from "./report";
+import { claim, rank } from "./claim";
+import { type Pair, type Report, type RequestClass, type Resource, pairOf } from "./report";
 
 export const KEYS = [
   "class",
@@ -12,6 +13,7 @@ export const KEYS = [
   "cost",
   "r",
   "p",
+  "error",
   "verdict",
   "rate",
   "p50",
@@ -28,22 +30,14 @@ export interface Sort {
 export interface Row {
   it: RequestClass;
   pair: Pair | null;
+  resource: Resource | null;
 }
 
 /** Rows that stand together: one class, or classes that cannot be told apart. */
 export type Group = Row[];
 
-/** The surest first. */
-const SURENESS = new Map<string, number>([
-  ["confirmed", 5],
-  ["strong", 4],
-  ["likely", 3],
-  ["from occupancy", 2],
-  ["ambiguous", 1],
-]);
-
 /** What a row is sorted by; null goes last, whichever the direction. */
-export function sortValue({ it, pair }: Row, key: Key): number | string | null {
+export function sortValue({ it, pair, resource }: Row, key: Key): number | string | null {
   switch (key) {
     case "class":
       return it.name;
@@ -55,8 +49,10 @@ export function sortValue({ it, pair }: Row, key: Key): number | string | null {
       return pair?.pearson_r ?? null;
     case "p":
       return pair?.pearson_p ?? null;
+    case "error":
+      return pair?.cost_error ?? null;
     case "verdict":
-      return SURENESS.get(pair?.confidence ?? "") ?? null;
+      return claim(pair, resource).degree === 0 ? null : rank(pair, resource);
     case "rate":
       return it.per_second;
     case "p50":
@@ -70,7 +66,7 @@ export function sortValue({ it, pair }: Row, key: Key): number | string | null {
 
 /** A sort that puts the interesting end first. */
 export function firstDirection(key: Key): boolean {
-  return key !== "class" && key !== "p";
+  return key !== "class" && key !== "p" && key !== "error";
 }
 
 function compare(a: Row, b: Row, sort: Sort): number {
@@ -80,7 +76,8 @@ function compare(a: Row, b: Row, sort: Sort): number {
     if (y === null) return -1;
     return x < y === sort.descending ? 1 : -1;
   }
-  return a.it.name < b.it.name ? -1 : a.it.name > b.it.name ? 1 : 0;
+  const share = (b.pair?.share ?? -1) - (a.pair?.share ?? -1);
+  return share || (a.it.name < b.it.name ? -1 : a.it.name > b.it.name ? 1 : 0);
 }
 
 export interface Wanted {
@@ -95,8 +92,9 @@ export interface Wanted {
 /** Groups of rows in the order in which they are shown. */
 export function groups(report: Report, wanted: Wanted): Group[] {
   const words = wanted.filter.toLowerCase().split(/\s+/).filter(Boolean);
+  const resource = report.resources.find((it) => it.name === wanted.resource) ?? null;
   const rows = report.classes
-    .map((it) => ({ it, pair: pairOf(it, wanted.resource) }))
+    .map((it) => ({ it, pair: pairOf(it, wanted.resource), resource }))
     .filter(({ it }) => words.every((word) => it.name.toLowerCase().includes(word)))
     .filter(({ it, pair }) => !wanted.accusedOnly || pair?.confidence != null || it.throttle !== null)
     .sort((a, b) => compare(a, b, wanted.sort));
@@ -111,7 +109,7 @@ export function groups(report: Report, wanted: Wanted): Group[] {
   return [...found.values()];
 }
 
-/** Who stands for the group of a name: union-find over `ambiguous_with`. */
+/** Which name stands for the group of a name: union-find over `ambiguous_with`. */
 function leaders(rows: readonly Row[]): (name: string) => string {
   const parent = new Map(rows.map(({ it }) => [it.name, it.name]));
   const find = (name: string): string => {

@@ -2,10 +2,13 @@
 
 import { type Span, snapped } from "./durations";
 import { Slots } from "./slots";
+import { accusedOf, rank } from "./claim";
 import { type Report, type RequestClass, type Resource, pairOf } from "./report";
 import type { Kind } from "./difference";
 import type { Sort } from "./rows";
+import { pastOf } from "./past";
 import { LAYERS_MAX, stack } from "./stack";
+import { isRate, useShare } from "./use";
 
 export interface Actions {
   chooseResource(name: string): void;
@@ -23,7 +26,7 @@ export class State {
   report: Report | null = null;
   selected: string | null = null;
   span: Span | null = null;
-  sort: Sort = { key: "share", descending: true };
+  sort: Sort = { key: "verdict", descending: true };
   filter = "";
   accusedOnly = false;
   kind: Kind = "in progress";
@@ -31,12 +34,15 @@ export class State {
   /** Whether overrides can be given. */
   live = false;
   readonly slots = new Slots();
-  /** Whether the selected class stays, whoever else is accused: somebody has chosen it. */
+  /** Whether the selected class stays, whatever else is accused: the operator has chosen it. */
   private chosen = false;
   private resourceName: string | null = null;
+  /** Whether the operator has chosen the resource. */
+  private resourceChosen = false;
 
   take(report: Report): void {
     this.report = report;
+    this.findResource();
     this.assignColours();
     const selected = report.classes.some((it) => it.name === this.selected);
     if (!selected || !this.chosen) this.selected = this.firstClass();
@@ -49,17 +55,33 @@ export class State {
     this.chosen = true;
   }
 
-  /** Somebody works on the selected class. */
+  /** The operator works on the selected class. */
   keepSelected(): void {
     this.chosen = true;
   }
 
   chooseResource(name: string): void {
     this.resourceName = name;
+    this.resourceChosen = true;
     this.assignColours();
   }
 
-  /** The selected resource, by default the first. */
+  /**
+   * Unless one was chosen: that of the surest verdict, then the fullest. One that is shown stays until another has a
+   * surer verdict, or the page would change under the reader's eyes.
+   */
+  private findResource(): void {
+    const { report } = this;
+    const all = report?.resources ?? [];
+    const shown = all.find((it) => it.name === this.resourceName);
+    if (!report || (shown && this.resourceChosen)) return;
+    const degree = (it: Resource) => accusedOf(report.classes, it)[0]?.claim.degree ?? 0;
+    const use = (it: Resource) => (isRate(it) ? -1 : (useShare(it) ?? -1));
+    const [best] = [...all].sort((a, b) => degree(b) - degree(a) || use(b) - use(a));
+    if (best && (!shown || degree(best) > degree(shown))) this.resourceName = best.name;
+  }
+
+  /** The selected resource. */
   resource(): Resource | null {
     const all = this.report?.resources ?? [];
     return all.find((it) => it.name === this.resourceName) ?? all[0] ?? null;
@@ -75,16 +97,16 @@ export class State {
     if (!this.report || !resource) return;
     const layers = stack(resource).filter((layer) => layer.kind === "class");
     const accused = this.report.classes.filter((it) => pairOf(it, resource.name)?.confidence != null);
-    const names = [...layers.map((layer) => layer.name), ...accused.map((it) => it.name)];
+    const past = pastOf(this.report, resource)?.parts.slice(0, LAYERS_MAX) ?? [];
+    const names = [...layers, ...accused].map((it) => it.name).concat(past.map((part) => part.class));
     this.slots.assign([...new Set(names)].slice(0, 4 * LAYERS_MAX));
   }
 
-  /** The class with the greatest share, those that are accused before all others. */
+  /** The class of the first rank, which the sentence is about. */
   private firstClass(): string | null {
-    const name = this.resource()?.name ?? null;
-    const accused = (it: RequestClass) => (pairOf(it, name)?.confidence != null ? 1 : 0);
-    const share = (it: RequestClass) => pairOf(it, name)?.share ?? -1;
+    const resource = this.resource();
+    const of = (it: RequestClass) => rank(pairOf(it, resource?.name ?? null), resource);
     const all = [...(this.report?.classes ?? [])];
-    return all.sort((a, b) => accused(b) - accused(a) || share(b) - share(a))[0]?.name ?? null;
+    return all.sort((a, b) => of(b) - of(a) || (a.name < b.name ? -1 : 1))[0]?.name ?? null;
   }
 }

@@ -4,11 +4,14 @@
 // their elements from one report to the next, so that focus and selection stay.
 
 import { byId, make, named, setText } from "./dom";
+import { badge } from "./answer_view";
+import { claim } from "./claim";
 import { amount, correlation, milliseconds, percent, plural, printable, probability } from "./format";
 import { swatch } from "./palette";
 import { type Group, type Key, type Row, type Sort, firstDirection, groups } from "./rows";
+import { hintScroll } from "./scroll_hint";
 import type { Actions, State } from "./state";
-import { MEANING } from "./verdict";
+import { costShort } from "./verdict";
 
 interface Column {
   key: Key;
@@ -45,37 +48,18 @@ const COLUMNS: readonly Column[] = [
   {
     key: "cost",
     label: "cost per request",
-    what: "time of the resource that a request takes, with its relative error",
+    what: "time of the resource that a request takes; from … to … where a full resource or a throttle hides the rest",
     className: "cost",
-    fill: (cell, { pair }) => {
-      cell.append(milliseconds(pair?.cost_ms ?? null));
-      if (pair?.cost_error != null) cell.append(make("span", "soft", ` ± ${percent(pair.cost_error)}`));
-    },
-  },
-  {
-    key: "r",
-    label: "r",
-    what: "Pearson's correlation with the use of the resource",
-    className: "short",
-    fill: (cell, { pair }) => cell.append(correlation(pair?.pearson_r ?? null)),
-  },
-  {
-    key: "p",
-    label: "p",
-    what: "probability of such an r by chance; a small one alone accuses nobody",
-    className: "pvalue",
-    fill: (cell, { pair }) => cell.append(probability(pair?.pearson_p ?? null)),
+    fill: (cell, { pair }) => cell.append(pair ? costShort(pair) : milliseconds(null)),
   },
   {
     key: "verdict",
     label: "verdict",
     what: "how sure it is that the class loads the resource",
     className: "word verdict-column",
-    fill: (cell, { pair }) => {
+    fill: (cell, { pair, resource }) => {
       if (pair?.confidence == null) return cell.append(make("span", "soft", "–"));
-      const word = make("span", `verdict ${pair.confidence.replace(" ", "-")}`, pair.confidence);
-      word.title = MEANING[pair.confidence];
-      cell.append(word);
+      cell.append(badge({ pair, claim: claim(pair, resource) }));
     },
   },
   {
@@ -98,6 +82,29 @@ const COLUMNS: readonly Column[] = [
     what: "of a hundred requests, one takes longer",
     className: "",
     fill: (cell, { it }) => cell.append(milliseconds(it.p99_ms)),
+  },
+  {
+    key: "r",
+    label: "r",
+    what: "Pearson's correlation with the use of the resource",
+    className: "short statistic",
+    fill: (cell, { pair }) => cell.append(correlation(pair?.pearson_r ?? null)),
+  },
+  {
+    key: "p",
+    label: "p",
+    what: "probability of such an r by chance; a small one alone accuses no class",
+    className: "short statistic",
+    fill: (cell, { pair }) => cell.append(probability(pair?.pearson_p ?? null)),
+  },
+  {
+    key: "error",
+    label: "error",
+    what: "relative error of the cost",
+    className: "short statistic",
+    fill: (cell, { pair }) => {
+      cell.append(pair?.cost_error == null ? probability(null) : `± ${percent(pair.cost_error)}`);
+    },
   },
   {
     key: "throttle",
@@ -126,7 +133,7 @@ export class TableView {
   private readonly rows = new Map<string, HTMLTableRowElement>();
   private readonly groupHeads = new Map<string, HTMLElement>();
   private readonly heads = new Map<Key, HTMLElement>();
-  private sort: Sort = { key: "share", descending: true };
+  private sort: Sort = { key: "verdict", descending: true };
   private order: string[] = [];
 
   constructor(
@@ -140,6 +147,11 @@ export class TableView {
     const changed = () => this.actions.filter(filter.value, accused.checked);
     filter.addEventListener("input", changed);
     accused.addEventListener("change", changed);
+    const statistics = byId<HTMLInputElement>("statistics");
+    statistics.addEventListener("change", () =>
+      this.table.classList.toggle("statistics", statistics.checked),
+    );
+    hintScroll(byId("classes-scroll"), byId("classes-hint"), "Table of classes, scrolls");
   }
 
   render(state: State): void {
@@ -157,7 +169,7 @@ export class TableView {
     const kept = new Set(this.order);
     for (const name of this.rows.keys()) if (!kept.has(name)) this.rows.delete(name);
     const elements = shown.flatMap((group) => this.group(group, state));
-    // Who has the focus is left alone where nothing moves.
+    // What has the focus is left alone where nothing moves.
     if (elements.some((element, index) => element !== this.body.children[index])) {
       this.body.replaceChildren(...elements);
       if (focused !== undefined) this.rows.get(focused)?.focus({ preventScroll: true });
@@ -198,7 +210,7 @@ export class TableView {
     const key = JSON.stringify([state.live, ...group.map(({ it }) => it.name).sort()]);
     const known = this.groupHeads.get(key);
     if (known) return known;
-    const text = `These ${group.length} run at the same times: the data cannot tell which of them it is. `;
+    const text = `These ${group.length} run at the same times: one of them is meant, or several. `;
     const cell = make("td", "", text);
     cell.colSpan = COLUMNS.length;
     const first = group[0];

@@ -22,6 +22,8 @@ interface Asked {
   what: string;
   /** Whether its effect is to be shown. */
   watched: boolean;
+  /** Where the answer stands. */
+  answer: "act-answer" | "override-answer";
 }
 
 const FIELDS = ["concurrency", "rate", "bandwidth", "queue"] as const;
@@ -39,13 +41,16 @@ export class ThrottleView {
   ) {
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
-      this.throttle();
+      if (this.it) this.throttle(this.it, this.typed(), "override-answer");
     });
     byId("release").addEventListener(
       "click",
-      () => this.it?.throttle && this.release(this.it.name, this.it.throttle.class),
+      () => this.it?.throttle && this.release(this.it.name, this.it.throttle.class, "override-answer"),
     );
-    byId("experiment").addEventListener("click", () => this.it && this.experiment(this.it.name));
+    byId("experiment").addEventListener(
+      "click",
+      () => this.it && this.experiment(this.it.name, "override-answer"),
+    );
     byId("send").addEventListener("click", () => void this.send());
     byId("cancel").addEventListener("click", () => this.dialog.close());
   }
@@ -57,7 +62,7 @@ export class ThrottleView {
     if (!it) return;
     if (this.shown !== it.name) {
       this.shown = it.name;
-      this.say("", "");
+      this.say("override-answer", "", "");
       this.suggest(it);
     }
     byId<HTMLButtonElement>("release").disabled = !it.throttle;
@@ -65,13 +70,14 @@ export class ThrottleView {
   }
 
   /** An experiment separates classes that the data cannot. */
-  experiment(name: string): void {
+  experiment(name: string, answer: Asked["answer"]): void {
     this.ask({
+      answer,
       title: "Begin an experiment on this class?",
       name,
       said: [
         "For some seconds a random half of its requests is delayed by 300 ms; none is refused.",
-        "The use of the resource then tells what they cost, whatever else runs at the same times.",
+        "The use of the resource then shows what they cost, whatever else runs at the same times.",
       ],
       path: "/api/culprits/experiment",
       body: { class: name },
@@ -93,41 +99,53 @@ export class ThrottleView {
     return byId<HTMLInputElement>(`override-${name}`);
   }
 
-  private throttle(): void {
-    if (!this.it) return;
-    if (this.it.pattern === null) {
-      this.say(
-        "bad",
-        "There is no override for just these requests: they have no method or path of their own.",
-      );
-      return;
-    }
-    const typed: Typed = {
+  /** The throttle that the sentence at the top proposes. */
+  propose(it: RequestClass, perSecond: number, length: number): void {
+    const rate = { concurrency: "", rate: String(perSecond), bandwidth: "", queue: "" };
+    this.throttle(it, { ...rate, duration: String(length) }, "act-answer");
+  }
+
+  /** Puts the focus where the selected class's throttle is changed. */
+  change(): void {
+    byId("overrides").scrollIntoView({ block: "center" });
+    this.input("concurrency").focus({ preventScroll: true });
+  }
+
+  private typed(): Typed {
+    return {
       concurrency: this.input("concurrency").value,
       rate: this.input("rate").value,
       bandwidth: this.input("bandwidth").value,
       queue: this.input("queue").value,
       duration: byId<HTMLSelectElement>("override-duration").value,
     };
+  }
+
+  private throttle(it: RequestClass, typed: Typed, answer: Asked["answer"]): void {
+    if (it.pattern === null) {
+      const why = "There is no override for just these requests: they have no method or path of their own.";
+      return this.say(answer, "bad", why);
+    }
     try {
-      const override = typedOverride(this.it.pattern, typed);
-      const said = sentences(override);
+      const override = typedOverride(it.pattern, typed);
+      const said = sentences(override, it.per_second);
       const what = said[0]?.replace(/\.$/, "").replace(/; .*/, "") ?? "throttled";
       this.ask({
         title: "Throttle this class?",
-        name: this.it.name,
+        name: it.name,
         said,
         path: "/api/throttle",
         body: override,
         what,
         watched: true,
+        answer,
       });
     } catch (error) {
-      this.say("bad", error instanceof Error ? error.message : String(error));
+      this.say(answer, "bad", error instanceof Error ? error.message : String(error));
     }
   }
 
-  private release(name: string, pattern: string): void {
+  release(name: string, pattern: string, answer: Asked["answer"]): void {
     this.ask({
       title: "Release this class?",
       name,
@@ -136,6 +154,7 @@ export class ThrottleView {
       body: { class: pattern },
       what: "released",
       watched: true,
+      answer,
     });
   }
 
@@ -154,18 +173,19 @@ export class ThrottleView {
     this.asked = null;
     this.dialog.close();
     if (!asked) return;
-    this.say("soft", "Sending…");
+    this.say(asked.answer, "soft", "Sending…");
     try {
       const note = await this.client.override(asked.path, asked.body);
-      this.say("good", `Done: ${asked.what}.${note ? ` ${printable(note)}` : ""}`);
+      this.say(asked.answer, "good", `Done: ${asked.what}.${note ? ` ${printable(note)}` : ""}`);
       if (asked.watched) this.onDone({ name: asked.name, what: asked.what });
     } catch (error) {
-      this.say("bad", `Not done: ${printable(error instanceof Error ? error.message : String(error))}`);
+      const why = error instanceof Error ? error.message : String(error);
+      this.say(asked.answer, "bad", `Not done: ${printable(why)}`);
     }
   }
 
-  private say(tone: string, text: string): void {
-    const box = byId("override-answer");
+  private say(where: Asked["answer"], tone: string, text: string): void {
+    const box = byId(where);
     box.className = tone;
     setText(box, text);
   }

@@ -1,15 +1,15 @@
 // Use of the selected resource over time, stacked by class, with its legend.
 
-import uPlot from "uplot";
-import { ChartBox, dragging, levelLine, numberAxis, shadeOutside, timeAxis } from "./chart";
+import { ChartBox, dragging, shadeOutside } from "./chart";
 import { byId, choice, make, named, setText } from "./dom";
 import type { Span } from "./durations";
 import { amount, clock, percent, printable } from "./format";
-import { type Paint, cssColour, fill, paint, swatch } from "./palette";
+import { cssColour, swatch } from "./palette";
 import type { Report, Resource } from "./report";
-import { type Layer, coarse, stack, times } from "./stack";
+import { type Layer, coarse, stack } from "./stack";
+import { stackOptions } from "./stack_chart";
 import type { Actions, State } from "./state";
-import { useShare } from "./verdict";
+import { useShare } from "./use";
 
 /** More steps than that are a thicket. */
 const STEPS_DRAWN = 160;
@@ -35,7 +35,13 @@ export class UseView {
       .map((layer) => `${printable(layer.name)} ${percent(layer.share)}`)
       .join(", ")}; capacity ${amount(resource.capacity)} ${resource.unit}`;
     const drawn = coarse(resource, STEPS_DRAWN);
-    this.chart.draw(says, () => this.options(drawn, stack(drawn), slot));
+    this.chart.draw(says, () => {
+      const drag = dragging(this.actions.selectSpan);
+      const { hooks, ...options } = stackOptions(drawn, stack(drawn), slot, (plot) =>
+        shadeOutside(plot, this.span),
+      );
+      return { ...drag, ...options, hooks: { ...drag.hooks, ...hooks } };
+    });
   }
 
   /** Resources to choose from, made anew only when there are others: a focus stays where it is. */
@@ -57,6 +63,7 @@ export class UseView {
       const label = labels[index];
       if (label) setText(label, percent(useShare(it)));
     });
+    for (const input of box.querySelectorAll("input")) input.checked = input.value === resource.name;
   }
 
   private legend(
@@ -68,7 +75,7 @@ export class UseView {
     const from = clock(resource.t0, 1);
     const to = clock(resource.t0 + resource.used.length * resource.step_seconds, 1);
     const saturated = resource.saturated_share;
-    const full = saturated !== null && saturated > 0 ? `; saturated ${percent(saturated)} of the time` : "";
+    const full = saturated !== null && saturated > 0 ? `; full ${percent(saturated)} of the time` : "";
     setText(
       byId("use-note"),
       `Mean shares of the capacity from ${from} to ${to}${full}. Parts are estimates.`,
@@ -98,43 +105,4 @@ export class UseView {
     list.replaceChildren(...items);
     if (focused >= 0) list.querySelectorAll("button")[focused]?.focus();
   }
-
-  private options(resource: Resource, layers: readonly Layer[], slot: (layer: Layer) => number | null) {
-    // From the top down: each area reaches to the ground, and those below are painted over it.
-    const drawn = [...layers].reverse();
-    const looks = drawn.map((layer) => paint(slot(layer)));
-    const most = drawn[0]?.top.reduce<number>((max, value) => Math.max(max, value ?? 0), 0) ?? 0;
-    const drag = dragging(this.actions.selectSpan);
-    return {
-      ...drag,
-      data: [times(resource), ...drawn.map((layer) => layer.top)] as uPlot.AlignedData,
-      legend: { show: false },
-      padding: [14, 28, 0, 0] as uPlot.Padding,
-      scales: {
-        x: { time: true },
-        y: { range: [0, Math.max(resource.capacity, most) * 1.06] as uPlot.Range.MinMax },
-      },
-      axes: [timeAxis(), numberAxis(resource.unit)],
-      series: [{}, ...looks.map((look) => area(look))],
-      hooks: {
-        ...drag.hooks,
-        draw: [
-          (plot: uPlot) => {
-            shadeOutside(plot, this.span);
-            levelLine(plot, resource.capacity, `capacity ${amount(resource.capacity)} ${resource.unit}`);
-          },
-        ],
-      },
-    };
-  }
-}
-
-function area(look: Paint): uPlot.Series {
-  return {
-    stroke: look.line,
-    width: 1,
-    fill: (plot) => fill(plot.ctx, look, uPlot.pxRatio),
-    points: { show: false },
-    spanGaps: false,
-  };
 }

@@ -1,57 +1,13 @@
-// The verdict in sentences: what a person should know without reading a chart.
+// The verdict on a class in sentences that need no statistics, and the numbers behind it.
 
-import { correlation, milliseconds, percent, plural, printable, probability } from "./format";
-import { type Pair, type Report, type RequestClass, type Resource, mean, pairOf } from "./report";
+import { claim } from "./claim";
+import { amountOf, called } from "./answer";
+import { correlation, milliseconds, percent, plural, printable, probability, range } from "./format";
+import type { Pair, Report, RequestClass, Resource } from "./report";
+import { press } from "./use";
 
 /** Shifts nearer than this belong to the spike itself. */
 const SPIKE_MS = 2000;
-/** Classes that the headline names. */
-const NAMED_MAX = 3;
-
-/** Mean use of the resource as a share of its capacity. */
-export function useShare(resource: Resource): number | null {
-  const used = mean(resource.used);
-  return used === null ? null : used / resource.capacity;
-}
-
-/** Who loads the resource, in one sentence. */
-export function headline(report: Report, resource: Resource): string {
-  const use = useShare(resource);
-  const first =
-    use === null ? `${resource.name}: use is not known.` : `${resource.name} is ${percent(use)} used.`;
-  const accused = report.classes
-    .map((it) => ({ it, pair: pairOf(it, resource.name) }))
-    .filter(({ pair }) => pair?.confidence != null)
-    .sort((a, b) => (b.pair?.share ?? 0) - (a.pair?.share ?? 0));
-  const sure = accused.filter(({ pair }) => !isDoubtful(pair?.confidence ?? null));
-  const doubtful = accused.filter(({ pair }) => isDoubtful(pair?.confidence ?? null));
-  const list = (some: typeof accused, most: string) => {
-    const named = some
-      .slice(0, NAMED_MAX)
-      .map(
-        ({ it, pair }) =>
-          `${printable(it.name)} ${most}${percent(pair?.share ?? null)} (${pair?.confidence ?? ""})`,
-      );
-    return named.join(", ") + (some.length > NAMED_MAX ? `, and ${some.length - NAMED_MAX} more` : "");
-  };
-  const who = sure.length === 1 ? "One class stands out" : `${sure.length} classes stand out`;
-  const told = sure.length ? `${who}: ${list(sure, "")}.` : "No class stands out.";
-  const early = isEarly(resource) ? " Not known yet: too little was seen so far." : "";
-  const maybe = doubtful.length
-    ? ` It is full, and these may fill it or be merely slow: ${list(doubtful, "up to ")}.`
-    : "";
-  return `${first} ${told}${maybe}${early}`;
-}
-
-/** Whether too little was seen of a resource: who is not accused may still be, and who is may be innocent. */
-export function isEarly(resource: Resource): boolean {
-  return resource.basis === "not yet";
-}
-
-/** Whether a verdict rests on durations alone, which cannot tell slow from dear. */
-export function isDoubtful(confidence: Pair["confidence"]): boolean {
-  return confidence === "from occupancy";
-}
 
 export interface Spike {
   /** Correlation as it is, unshifted. */
@@ -76,43 +32,90 @@ export function spike(pair: Pair): Spike | null {
 
 /** What each word means, for tool tips and the details. */
 export const MEANING: Record<NonNullable<Pair["confidence"]>, string> = {
-  confirmed: "confirmed by an experiment: a random half of its requests was delayed for a moment",
+  confirmed:
+    "an experiment confirmed it: a random half of its requests was delayed for a moment, and the use followed",
   strong: "the data leave hardly any doubt",
   likely: "the data speak for it",
-  ambiguous: "the data cannot tell it from others that run at the same times",
+  ambiguous: "it runs at the same times as others, and the data cannot separate them",
   "from occupancy":
-    "the resource was full, so only durations tell: it may be merely slow, and the work somebody else’s",
+    "the resource was full, so only durations count: the class may be merely slow, and the work another’s",
 };
+
+/** What a request costs, in a few letters: a range where the report cannot say more. */
+export function costShort(pair: Pair): string {
+  if (pair.cost_ms === null) return milliseconds(null);
+  if (pair.doubtful) return `≤ ${milliseconds(pair.cost_high_ms ?? pair.cost_ms)}`;
+  if (pair.cost_bounded && pair.cost_low_ms !== null && pair.cost_high_ms !== null) {
+    return range(pair.cost_low_ms, pair.cost_high_ms);
+  }
+  return milliseconds(pair.cost_ms);
+}
+
+/** The same in words, with what hides the rest. */
+export function costWords(it: RequestClass, pair: Pair, resource: Resource): string | null {
+  const { cost_ms: cost, cost_low_ms: low, cost_high_ms: high } = pair;
+  const name = called(resource);
+  if (cost === null) return null;
+  if (pair.doubtful) {
+    return `A request costs at most ${milliseconds(high ?? cost)}; ${name} is full, so how much less is hidden.`;
+  }
+  if (pair.cost_bounded) {
+    const hidden =
+      press(resource) === "full"
+        ? `${name} is full, so more may hide`
+        : it.throttle
+          ? "it is throttled, so its requests come evenly, and more may hide"
+          : "its requests run all the time, so more may hide";
+    const most = high === null ? "" : ` (${milliseconds(high)} at most)`;
+    return `A request costs at least ${milliseconds(low ?? cost)}; ${hidden}${most}.`;
+  }
+  const between = low !== null && high !== null && high > low ? `, ${range(low, high)}` : "";
+  return `A request costs about ${milliseconds(cost)}${between}.`;
+}
 
 /** The verdict on a class and a resource, as sentences. */
 export function story(it: RequestClass, pair: Pair | null, resource: Resource | null): string[] {
   if (!pair || !resource) return ["Nothing is known of this class and a resource."];
   const said: string[] = [];
-  const use = `${percent(pair.share)} of ${resource.name}`;
-  if (pair.confidence === null) {
-    said.push(`It is not accused${isEarly(resource) ? " yet" : ""}: it is estimated to use ${use}.`);
+  const found = claim(pair, resource);
+  const cost = costWords(it, pair, resource);
+  if (found.degree === 0) {
+    const yet = resource.basis === "not yet" ? " so far, but too little was seen" : "";
+    const share = pair.share === null ? "" : `; it is estimated to take ${amountOf(pair.share, resource)}`;
+    said.push(`It does not stand out${yet}${share}.`);
+    const least = pair.least_cost_ms;
+    if (least !== null) said.push(`It would be named from ${milliseconds(least)} per request on.`);
+    if (cost && pair.cost_bounded) said.push(cost);
   } else {
-    const error = pair.cost_error === null ? "" : ` ± ${percent(pair.cost_error)}`;
-    const cost = pair.cost_ms === null ? "" : `, ${milliseconds(pair.cost_ms)}${error} in each request`;
-    said.push(
-      isDoubtful(pair.confidence) ? `It uses at most ${use}${cost}.` : `It uses about ${use}${cost}.`,
-    );
-    said.push(`The verdict is “${pair.confidence}”: ${MEANING[pair.confidence]}.`);
-    if (isEarly(resource)) said.push("Too little was seen so far: it may be innocent.");
+    const amount =
+      pair.share === null ? `much of ${printable(resource.name)}` : amountOf(pair.share, resource);
+    said.push(`It ${found.verb} ${amount}.${cost === null ? "" : ` ${cost}`}`);
+    if (pair.confidence !== null)
+      said.push(`The verdict is “${pair.confidence}”: ${MEANING[pair.confidence]}.`);
+    if (found.doubt === "early") said.push("Too little was seen so far: it may be innocent.");
   }
-  const found = spike(pair);
-  if (found && pair.confidence !== null) {
-    const compared = `${correlation(found.at0)} as it was, at most ${correlation(found.elsewhere)} when one of both is shifted in time by more than 2 s`;
-    said.push(`Its requests in progress and the use correlate with ${compared}.`);
-  }
-  if (it.throttle) said.push(`It is throttled: ${it.throttle.limits} (${it.throttle.by}).`);
+  if (it.throttle)
+    said.push(`It is throttled: ${printable(it.throttle.limits)} (${printable(it.throttle.by)}).`);
   return said;
+}
+
+/** What the shift curve shows, for the evidence. */
+export function shiftWords(pair: Pair): string | null {
+  const found = spike(pair);
+  if (!found || pair.confidence === null) return null;
+  return `Its requests in progress and the use correlate with ${correlation(found.at0)} as it was, at most ${correlation(found.elsewhere)} when one of both is shifted in time by more than 2 s.`;
 }
 
 /** The numbers behind a verdict: term, value, meaning. */
 export function evidence(pair: Pair): [string, string, string][] {
   const number = (value: number | null) => (value === null ? "–" : value.toFixed(1));
+  const { cost_low_ms: low, cost_high_ms: high } = pair;
   return [
+    [
+      "cost, 95 % interval",
+      low === null || high === null ? `± ${percent(pair.cost_error)}` : range(low, high),
+      pair.cost_bounded ? "bounded by all use that was measured" : "by the error of the fit",
+    ],
     [
       "lift",
       pair.lift === null ? "–" : `${number(pair.lift)}×`,
@@ -129,6 +132,7 @@ export function evidence(pair: Pair): [string, string, string][] {
     ],
     ["Pearson r", correlation(pair.pearson_r), "correlation of its requests with the use, as it is"],
     ["Pearson p", probability(pair.pearson_p), "probability of such an r by chance"],
+    ["seen from", milliseconds(pair.least_cost_ms), "the least cost of a request that would have been named"],
   ];
 }
 

@@ -9,6 +9,7 @@ import {
   plural,
   printable,
   probability,
+  range,
   seconds,
 } from "../src/format";
 
@@ -22,6 +23,11 @@ test("numbers have about three digits", () => {
     [milliseconds(4.26), "4.3 ms"],
     [milliseconds(880.4), "880 ms"],
     [milliseconds(12_300), "12.3 s"],
+    [range(2.1, 9), "2.1 to 9 ms"],
+    [range(0.04, 9), "40 µs to 9 ms"],
+    [range(17.2, 4100), "17 ms to 4.1 s"],
+    [range(4, 4.01), "4 ms"],
+    [range(90_000, 150_000), "90 s to 2 min 30 s"],
     [seconds(150), "2 min 30 s"],
     [seconds(7260), "2 h 1 min"],
     [seconds(600), "10 min"],

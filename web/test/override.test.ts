@@ -54,8 +54,21 @@ test("what will happen is said", () => {
   assert.equal(
     said,
     "At most one of its requests is in progress at once; the others wait. " +
-      "Who has waited 2 s is answered 429. In force for 60 s, at this front-end.",
+      "One that has waited 2 s is answered 429. In force for 60 s, at this front-end.",
   );
+});
+
+test("a rate below what comes warns of waits that grow, unless they are bounded", () => {
+  const said = (limits: { rate: number; queue_seconds?: number }, perSecond: number | null) =>
+    sentences({ class: "a", limits }, perSecond).join(" ");
+  assert.match(said({ rate: 8 }, 24), /24 come per second now: while that goes on, each waits longer/);
+  for (const text of [
+    said({ rate: 8 }, 7),
+    said({ rate: 8 }, null),
+    said({ rate: 8, queue_seconds: 2 }, 24),
+  ]) {
+    assert.doesNotMatch(text, /longer/);
+  }
 });
 
 /** Sixty seconds to `to`: from `calm` on little is used and all are fast. */
