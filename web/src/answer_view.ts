@@ -64,7 +64,7 @@ export class AnswerView {
     if (shown === this.shownSentence) return;
     this.shownSentence = shown;
     const words = found?.words ?? ["No resource was looked at."];
-    const parts = words.map((it) => (typeof it === "string" ? it : named(it.name, "who")));
+    const parts = words.map((it) => (typeof it === "string" ? it : named(it.name, "subject")));
     byId("headline").replaceChildren(...parts);
     byId("badge").replaceChildren(...(found?.subject ? [badge(found.subject)] : []));
   }

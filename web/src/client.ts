@@ -1,7 +1,7 @@
 // Asking the front-end and giving it runtime overrides. A failure is an Error whose message is for people.
 
 const TIMEOUT_MS = 5000;
-/** Tells a page of ours from one elsewhere, which cannot send it unasked. */
+/** Distinguishes a page of ours from one elsewhere, which cannot send it unasked. */
 const OVERRIDE_HEADER = "tidegate-override";
 const TOKEN_KEY = "token";
 

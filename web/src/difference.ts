@@ -9,7 +9,7 @@
 //   effect = sign(a - b) x (|a - b| - 2 e)          what it is at least, so that a class with few
 //                                                   requests does not go before those with many
 //
-// A class is told if |t| >= 3, the greatest effect first. Steps follow one another and are not independent, so t orders and
+// A class is shown if |t| >= 3, the greatest effect first. Steps follow one another and are not independent, so t orders and
 // sifts; it is no proof. Without a step inside or outside there is nothing to compare.
 
 import { type Bucket, type Span, buckets, rowCount, rowInside } from "./durations";
@@ -18,7 +18,7 @@ import type { Cell, Heatmap } from "./report";
 export const KINDS = ["in progress", "requests", "slower"] as const;
 export type Kind = (typeof KINDS)[number];
 
-/** Below this a difference is not told. */
+/** Below this a difference is not shown. */
 export const T_MIN = 3;
 /** Fewer requests say nothing of durations. */
 const SLOWER_REQUESTS_MIN = 5;
@@ -95,10 +95,10 @@ function change(map: Heatmap, cell: Cell, bounds: readonly Bucket[], span: Span,
   }
   const { inside, outside } = sides;
   const found = compare(inside, outside);
-  const told = { name: cell.class, ...found };
-  if (kind !== "slower") return { ...told, inside: inside.mean, outside: outside.mean };
+  const shown = { name: cell.class, ...found };
+  if (kind !== "slower") return { ...shown, inside: inside.mean, outside: outside.mean };
   if (Math.min(inside.size, outside.size) < SLOWER_REQUESTS_MIN) return null;
-  return { ...told, inside: Math.exp(inside.mean), outside: Math.exp(outside.mean) };
+  return { ...shown, inside: Math.exp(inside.mean), outside: Math.exp(outside.mean) };
 }
 
 /** The classes that differ clearly, the greatest effect first, at most `max`. */

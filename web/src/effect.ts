@@ -1,4 +1,4 @@
-// What an override changed: the resource and everybody's durations, before and after the click.
+// What an override changed: the resource and all durations, before and after the click.
 //
 //   before   what the report at the click showed, up to the click, at most 30 s
 //   after    what later reports showed, from 2 s after the click on (requests that were in progress

@@ -1,6 +1,6 @@
 // Colours and patterns. Classes keep theirs for as long as they are shown, whatever their rank.
 //
-// The colours are told apart with every common kind of colour blindness (Okabe and Ito, Color
+// The colours differ with every common kind of colour blindness (Okabe and Ito, Color
 // Universal Design, 2008); each comes with a pattern of its own, so that none of it hangs on colour
 // alone. All colours stand in the style sheet, for light and dark.
 
@@ -94,7 +94,7 @@ export function swatch(slot: number | null): HTMLCanvasElement {
   return canvas;
 }
 
-/** Colours from that of hardly a request to that of most, in so many steps: lightness alone tells. */
+/** Colours from that of hardly a request to that of most, in so many steps, by lightness alone. */
 export function heatScale(steps: number): string[] {
   const channels = (name: string) => {
     const hex = cssColour(name).slice(1);

@@ -1,6 +1,6 @@
 // The rows of the table: which classes, in which order, and which stand together.
 //
-// Classes that the data cannot tell apart form a group (the transitive closure of
+// Classes that the data cannot separate form a group (the transitive closure of
 // `ambiguous_with` among those that are shown). A group stands where its first member would stand,
 // and its members follow one another.
 
@@ -33,7 +33,7 @@ export interface Row {
   resource: Resource | null;
 }
 
-/** Rows that stand together: one class, or classes that cannot be told apart. */
+/** Rows that stand together: one class, or classes that nothing separates. */
 export type Group = Row[];
 
 /** What a row is sorted by; null goes last, whichever the direction. */

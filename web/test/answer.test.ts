@@ -7,7 +7,7 @@ import { pair, report, requestClass, resource } from "./samples";
 
 const SEARCH = { per_second: 24, pattern: "GET /search" };
 
-/** A database of four cores of which so many are used, and the answer to who uses them. */
+/** A database of four cores of which so many are used, and what is said of it. */
 function asked(
   used: number,
   classes: [string, Partial<Pair>, Partial<RequestClass>?][],

@@ -104,7 +104,7 @@ function scene(): Heatmap {
   };
 }
 
-test("what is different is found, and what is not is not told", () => {
+test("what is different is found, and what is not is not shown", () => {
   const span = { from: 20, to: 30 };
   const names = (kind: Parameters<typeof differences>[2]) =>
     differences(scene(), span, kind, 10).map(({ name, effect }) => [name, Math.sign(effect)]);

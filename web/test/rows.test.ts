@@ -40,7 +40,7 @@ test("rows are sorted, with what is not known last in both directions", () => {
   assert.equal(by({ key: "class", descending: false })[0], "GET /");
 });
 
-test("classes that cannot be told apart stand together where the first of them belongs", () => {
+test("classes that nothing separates stand together where the first of them belongs", () => {
   assert.deepEqual(names(), [["GET /search"], ["POST /cart", "GET /cart"], ["GET /"], ["GET /none"]]);
 });
 
