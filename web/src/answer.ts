@@ -16,10 +16,10 @@
 // Failure case: the sentence is of one resource and of the verdicts' last 30 s; the lines below name others.
 
 import { type Accused, DEGREES, type Degree, accusedOf } from "./claim";
-import { type Advice, advice } from "./advice";
+import { type Advice, advice, rateNow } from "./advice";
 import { amount, percent, printable, seconds } from "./format";
 import { type Maybe, type Report, type Resource, pairOf } from "./report";
-import { isRate, press, useOfVerdicts } from "./use";
+import { isRate, press, useOfLast, useOfVerdicts } from "./use";
 
 /** A name stands apart from the text around it: it came from a client. */
 export type Words = (string | { name: string })[];
@@ -37,6 +37,7 @@ export interface Answer {
 /** Of a hundred culprits of the simulated suite so many are named within 30 s: docs/culprits.md. */
 const NAMED_OF_HUNDRED = 95;
 const HIDDEN = 0.5;
+const RECENT_SECONDS = 10;
 /** The part of the use from which on a class is what others wait for. */
 const GREAT = 0.25;
 /** Classes that are named together. */
@@ -81,7 +82,7 @@ function accusing(first: Accused, report: Report, resource: Resource): Answer {
     words.push(` ${claim.verb} ${amountOf(share, resource)}${ofUse}`);
   }
   words.push(doubtWords(first, resource), othersWords(first, resource));
-  const act = advice(first.it, pair, claim, resource);
+  const act = advice(first.it, pair, claim, resource, rateNow(report, first.it));
   words.push(actWords(act, first, resource), ".");
   return { degree: claim.degree, form: claim.form, words, subject: first, act };
 }
@@ -100,7 +101,9 @@ function doubtWords({ claim }: Accused, resource: Resource): string {
     case "together":
       return "; they run at the same times";
     case "early":
-      return ", but too little was seen so far";
+      return claim.degree === DEGREES.doubtful
+        ? ", but too little was seen so far"
+        : ", by the little that was seen so far";
     case "error":
       return ", give or take as much again";
     case null:
@@ -108,7 +111,11 @@ function doubtWords({ claim }: Accused, resource: Resource): string {
   }
 }
 
-function othersWords({ claim, pair }: Accused, resource: Resource): string {
+function othersWords({ it, claim, pair }: Accused, resource: Resource): string {
+  if (it.throttle) {
+    // The verdicts' window still has what was before the throttle.
+    return `; ${percent(useOfLast(resource, RECENT_SECONDS))} of ${called(resource)} were used in the last ${RECENT_SECONDS} s`;
+  }
   if (claim.doubt === "durations") return "";
   const used = percent(useOfVerdicts(resource));
   switch (press(resource)) {
@@ -135,7 +142,7 @@ function actWords(act: Advice, { it, pair, claim }: Accused, resource: Resource)
       const sure =
         claim.degree === DEGREES.doubtful ? "at most " : claim.degree === DEGREES.sure ? "" : "about ";
       const bounded = pair.cost_bounded && claim.degree > DEGREES.doubtful ? "at least " : sure;
-      return `; throttling it from ${rate(it.per_second)} to ${rate(act.perSecond)} would give back ${bounded}${back}`;
+      return `; throttling it from ${rate(act.now)} to ${rate(act.perSecond)} would give back ${bounded}${back}`;
     }
     case "experiment":
       return "; an experiment of some 20 s decides which";

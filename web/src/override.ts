@@ -92,7 +92,7 @@ export function sentences({ limits, for_seconds }: ThrottleOverride, perSecond: 
     said.push("They wait as long as it takes; none is refused.");
     if (limits.rate !== undefined && perSecond !== null && perSecond > limits.rate) {
       said.push(
-        `${amount(perSecond)} come per second now: while that goes on, each waits longer than the one before it. A longest wait, under “Slow it down”, bounds that.`,
+        `${amount(perSecond)} are completed per second now: while so many come, each waits longer than the one before it. A longest wait, under “Slow it down”, bounds that.`,
       );
     }
   }

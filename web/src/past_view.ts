@@ -35,7 +35,7 @@ export class PastView {
     const marks = marksOf(state.class(), resource, drawn);
     const says = `${resource.name} over the last ${spanOf(past)}; ${rows.map((row) => inWords(row, resource)).join("; ")}`;
     this.chart.draw(says, () =>
-      stackOptions(drawn, stack(drawn), slot, (plot) => marks.forEach((it) => mark(plot, it))),
+      stackOptions(drawn, stack(drawn), slot, (plot) => marks.forEach((it, line) => mark(plot, it, line))),
     );
     const window = seconds(resource.verdict_seconds);
     setText(
@@ -104,9 +104,10 @@ function marksOf(it: RequestClass | null, resource: Resource, drawn: Resource): 
   );
 }
 
-function mark(plot: uPlot, { time, text }: Mark): void {
+/** Each writes on a line of its own, as they may be near. */
+function mark(plot: uPlot, { time, text }: Mark, line: number): void {
   const { top, height } = plot.bbox;
   const x = plot.valToPos(time, "x", true);
   rule(plot, [x, top], [x, top + height], cssColour("text"), [3, 3]);
-  write(plot, text, x - 5 * uPlot.pxRatio, top + 30 * uPlot.pxRatio, "right");
+  write(plot, text, x - 5 * uPlot.pxRatio, top + (30 + 15 * line) * uPlot.pxRatio, "right");
 }

@@ -1,10 +1,11 @@
 // Overrides on the selected class: what is typed, a look at what would be sent, the answer.
 
+import { rateNow } from "./advice";
 import type { Client } from "./client";
 import { byId, make, named, setText } from "./dom";
 import { amount, clock, milliseconds, percent, plural, printable } from "./format";
 import { type Typed, sentences, typedOverride } from "./override";
-import type { RequestClass, Throttle } from "./report";
+import type { Report, RequestClass, Throttle } from "./report";
 import type { State } from "./state";
 
 /** An override that was carried out. */
@@ -32,6 +33,7 @@ export class ThrottleView {
   private readonly dialog = byId<HTMLDialogElement>("confirm");
   private readonly form = byId<HTMLFormElement>("throttle-form");
   private it: RequestClass | null = null;
+  private report: Report | null = null;
   private shown: string | null = null;
   private asked: Asked | null = null;
 
@@ -57,6 +59,7 @@ export class ThrottleView {
 
   render(state: State): void {
     const it = state.class();
+    this.report = state.report;
     byId("overrides").hidden = !state.live || !it;
     this.it = it;
     if (!it) return;
@@ -128,7 +131,7 @@ export class ThrottleView {
     }
     try {
       const override = typedOverride(it.pattern, typed);
-      const said = sentences(override, it.per_second);
+      const said = sentences(override, this.report ? rateNow(this.report, it) : it.per_second);
       const what = said[0]?.replace(/\.$/, "").replace(/; .*/, "") ?? "throttled";
       this.ask({
         title: "Throttle this class?",

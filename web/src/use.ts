@@ -37,6 +37,12 @@ export function useOfVerdicts(resource: Resource): Maybe {
   return used === null ? useShare(resource) : used / resource.capacity;
 }
 
+/** The same over the last seconds. */
+export function useOfLast(resource: Resource, seconds: number): Maybe {
+  const used = mean(resource.used.slice(-Math.max(1, Math.round(seconds / resource.step_seconds))));
+  return used === null ? null : used / resource.capacity;
+}
+
 export function press(resource: Resource): Press {
   const used = useOfVerdicts(resource);
   if (used === null || isRate(resource)) return "unknown";

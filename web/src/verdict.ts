@@ -90,9 +90,12 @@ export function story(it: RequestClass, pair: Pair | null, resource: Resource | 
     const amount =
       pair.share === null ? `much of ${printable(resource.name)}` : amountOf(pair.share, resource);
     said.push(`It ${found.verb} ${amount}.${cost === null ? "" : ` ${cost}`}`);
-    if (pair.confidence !== null)
-      said.push(`The verdict is “${pair.confidence}”: ${MEANING[pair.confidence]}.`);
-    if (found.doubt === "early") said.push("Too little was seen so far: it may be innocent.");
+    const meaning = found.doubt === "early" ? "but little was seen so far: it may be innocent" : null;
+    if (pair.confidence !== null) {
+      said.push(
+        `The verdict is “${pair.confidence}”${meaning ? `, ${meaning}` : `: ${MEANING[pair.confidence]}`}.`,
+      );
+    }
   }
   if (it.throttle)
     said.push(`It is throttled: ${printable(it.throttle.limits)} (${printable(it.throttle.by)}).`);

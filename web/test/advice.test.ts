@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { advice } from "../src/advice";
+import { advice, rateNow } from "../src/advice";
 import { claim } from "../src/claim";
 import { pair, report, requestClass, resource } from "./samples";
 
@@ -11,7 +11,7 @@ function advised(used: number, share: number, per_second: number) {
   });
   const [it, db] = [classes[0], resources[0]];
   assert.ok(it?.pairs[0] && db);
-  const found = advice(it, it.pairs[0], claim(it.pairs[0], db), db);
+  const found = advice(it, it.pairs[0], claim(it.pairs[0], db), db, per_second);
   assert.ok(found.kind === "rate");
   return [found.perSecond, Math.round(found.back * 1000) / 1000];
 }
@@ -33,4 +33,26 @@ test("a rate has two digits and is rounded down", () => {
   assert.equal(advised(1, 0.1, 0.0777)[0], 0.038);
   assert.equal(advised(1, 0.1, 200)[0], 100);
   assert.equal(advised(1, 0.1, 0.6)[0], 0.3);
+});
+
+test("a class that has just begun comes as often as it does now, and a rare one as often as over the minute", () => {
+  /** A minute in rows of half a second: so many requests in each, from a second on. */
+  const of = (each: number, from: number) => {
+    const rows = Array.from({ length: 120 }, (_, row) => [row >= 2 * from ? each : 0, 0]);
+    const found = report({
+      to: 160,
+      classes: [requestClass("a", [], { per_second: 0.8 })],
+      heatmap: { t0: 100, step_seconds: 0.5, edges_ms: [1, 10, 100], cells: [{ class: "a", counts: rows }] },
+    });
+    const [it] = found.classes;
+    assert.ok(it);
+    return rateNow(found, it);
+  };
+  assert.equal(of(5, 55), 5);
+  assert.equal(of(5, 0), 10);
+  assert.equal(of(1, 0), 2);
+  assert.equal(of(1, 51), 0.8);
+  const [it] = report({ classes: [requestClass("a", [], { per_second: 3 })] }).classes;
+  assert.ok(it);
+  assert.equal(rateNow(report(), it), 3);
 });

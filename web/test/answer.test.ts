@@ -62,8 +62,16 @@ test("doubts are said, and the throttle that is proposed is short", () => {
   );
   assert.match(slow.text, /count; throttling it .* would give back at most/);
   assert.deepEqual([slow.form, slow.act.kind === "rate" && slow.act.seconds], ["doubtful", 60]);
-  const early = asked(2, [["a", { confidence: "strong", share: 0.5 }]], { basis: "not yet" });
-  assert.match(early.text, /^a may take 2 of db’s 4 CPUs.*, but too little was seen so far/);
+  const early = (confidence: "strong" | "likely") =>
+    asked(4, [["a", { confidence, share: 0.5 }]], { basis: "not yet" }).text;
+  assert.match(
+    early("likely"),
+    /^a may take 2 of db’s 4 CPUs.*, but too little was seen so far; the CPU is full/,
+  );
+  assert.match(
+    early("strong"),
+    /^a probably takes 2 of .*, by the little that was seen so far, and slows all/,
+  );
 });
 
 test("classes that cannot be separated are named together, and an experiment is proposed", () => {
@@ -80,7 +88,10 @@ test("classes that cannot be separated are named together, and an experiment is 
 test("what hinders a throttle is said in its place", () => {
   const of = (more: Partial<RequestClass>) => asked(3, [["a", { confidence: "strong", share: 0.3 }, more]]);
   const throttle = { class: "a", limits: "rate 8", by: "operator" } as RequestClass["throttle"];
-  assert.match(of({ throttle }).text, /it is throttled already \(rate 8\)\.$/);
+  assert.match(
+    of({ throttle }).text,
+    /; 75 % of the CPU were used in the last 10 s; it is throttled already \(rate 8\)\.$/,
+  );
   assert.equal(of({ throttle }).act.kind, "change");
   assert.match(of({ pattern: null }).text, /no method and path of its own/);
   assert.match(of({ per_second: 0.01 }).text, /too seldom/);

@@ -30,10 +30,10 @@ test("each word of the report has a degree, a form and a verb that agree", () =>
   assert.equal(claim(null, null).form, "none");
 });
 
-test("what rests on too little looks doubtful, whatever its word, unless an experiment confirmed it", () => {
+test("what rests on too little is a degree less sure, unless an experiment confirmed it", () => {
   const of = (confidence: Pair["confidence"]) => read({ confidence }, "not yet").found;
-  assert.deepEqual([of("strong").degree, of("strong").badge], [1, "may be (little seen)"]);
-  assert.equal(of("likely").verb, "may take");
+  assert.deepEqual([of("strong").degree, of("strong").badge], [2, "strong (little seen)"]);
+  assert.deepEqual([of("likely").verb, of("likely").badge], ["may take", "may be (little seen)"]);
   assert.equal(of("confirmed").degree, 3);
   assert.equal(read({ confidence: "strong" }, null).found.degree, 3);
   assert.equal(read({ confidence: "strong" }, "before the start").found.degree, 3);

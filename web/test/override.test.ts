@@ -61,7 +61,10 @@ test("what will happen is said", () => {
 test("a rate below what comes warns of waits that grow, unless they are bounded", () => {
   const said = (limits: { rate: number; queue_seconds?: number }, perSecond: number | null) =>
     sentences({ class: "a", limits }, perSecond).join(" ");
-  assert.match(said({ rate: 8 }, 24), /24 come per second now: while that goes on, each waits longer/);
+  assert.match(
+    said({ rate: 8 }, 24),
+    /24 are completed per second now: while so many come, each waits longer/,
+  );
   for (const text of [
     said({ rate: 8 }, 7),
     said({ rate: 8 }, null),

@@ -72,7 +72,7 @@ test("until enough was seen it is not known yet", () => {
   const of = (basis: Resource["basis"], confidence: Pair["confidence"]) =>
     read({ confidence }, { basis }).said;
   assert.match(of("not yet", null), /so far, but too little was seen/);
-  assert.match(of("not yet", "likely"), /may be innocent/);
+  assert.match(of("not yet", "likely"), /“likely”, but little was seen so far: it may be innocent/);
   for (const basis of ["before the start", "seen", null] as const) {
     for (const confidence of ["likely", null] as const) {
       assert.doesNotMatch(of(basis, confidence), /so far|innocent/);
