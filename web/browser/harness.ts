@@ -95,6 +95,7 @@ export async function open(scene: Scene, look: Look = {}): Promise<Opened> {
     locale: "en-GB",
   });
   const page = await context.newPage();
+  page.setDefaultTimeout(15_000);
   const noted: string[] = [];
   page.on("console", (message) => {
     // That an answer is an error is what some tests are about.
