@@ -20,8 +20,10 @@ const FLAGS = [
   "--disable-background-networking",
   "--disable-component-update",
   "--disable-sync",
+  // Letters without colours at their edges make small pictures.
+  "--disable-lcd-text",
 ];
-export const DESKTOP = { width: 1440, height: 900 };
+export const DESKTOP = { width: 1360, height: 850 };
 export const MOBILE = { width: 390, height: 844 };
 const AXE = readFileSync(createRequire(join(process.cwd(), "package.json")).resolve("axe-core"), "utf8");
 /** Pictures of the documentation are made anew on demand, others lie in out/. */
@@ -95,7 +97,7 @@ export async function open(scene: Scene, look: Look = {}): Promise<Opened> {
     locale: "en-GB",
   });
   const page = await context.newPage();
-  page.setDefaultTimeout(15_000);
+  page.setDefaultTimeout(8_000);
   const noted: string[] = [];
   page.on("console", (message) => {
     // That an answer is an error is what some tests are about.

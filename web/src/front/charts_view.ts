@@ -18,7 +18,6 @@ class Chart {
   private readonly second: SVGElement;
   private readonly now = make("b");
   private readonly most = make("span", "soft");
-  private readonly extra = make("span", "extra");
   private readonly ticks = make("div", "ticks");
   private readonly picture: HTMLElement;
   readonly element: HTMLElement;
@@ -32,17 +31,16 @@ class Chart {
     this.element = make(
       "figure",
       "",
-      make("figcaption", "", make("span", "soft", title), " ", this.now, " ", this.most, " ", this.extra),
+      make("figcaption", "", make("span", "soft", title), " ", this.now, " ", this.most),
       this.picture,
     );
   }
 
-  set(first: string, second: string, now: string, most: string, extra: string): void {
+  set(first: string, second: string, now: string, most: string): void {
     setAttribute(this.first, "d", first);
     setAttribute(this.second, "d", second);
     write(this.now, now);
-    write(this.most, `up to ${most}`);
-    write(this.extra, extra);
+    write(this.most, most);
     setAttribute(this.picture, "aria-label", (this.element.firstElementChild?.textContent ?? "").trim());
   }
 
@@ -53,14 +51,16 @@ class Chart {
 
 export class ChartsView {
   private readonly requests = new Chart("requests/s", ["area", "lost"]);
-  private readonly latency = new Chart("p99, p50 dashed", ["line", "faint"]);
+  private readonly latency = new Chart("p99", ["line", "faint"]);
   private readonly queue = new Chart("waiting for room", ["area", "lost"]);
   private readonly refusals = new Chart("refused or failed/s", ["lost", "none"]);
   private readonly all = [this.requests, this.latency, this.queue, this.refusals];
+  private readonly reasons = make("span", "bad");
   private readonly ends = make(
     "p",
     "ends soft small",
     make("span", "", "15 min ago"),
+    this.reasons,
     make("span", "", "now"),
   );
   readonly element = make(
@@ -92,21 +92,20 @@ export class ChartsView {
       area(own.requests_per_second, most),
       area(lost, most),
       count(last(own.requests_per_second)),
-      count(most),
-      "",
+      upTo(count(most)),
     );
     const slowest = largest(own.p99_seconds);
     this.latency.set(
       line(own.p99_seconds, slowest),
       line(own.p50_seconds, slowest),
       time(last(own.p99_seconds)),
-      time(slowest),
-      "",
+      `${upTo(time(slowest))}; p50 dashed`,
     );
     const longest = largest(own.queued);
-    this.queue.set(area(own.queued, longest), "", count(last(own.queued)), count(longest), "");
+    this.queue.set(area(own.queued, longest), "", count(last(own.queued)), upTo(count(longest)));
     const worst = largest(lost);
-    this.refusals.set(area(lost, worst), "", count(last(lost)), count(worst), reasons(own));
+    write(this.reasons, reasons(own));
+    this.refusals.set(area(lost, worst), "", count(last(lost)), upTo(count(worst)));
   }
 
   private drawTicks(state: State, history: History): void {
@@ -126,10 +125,12 @@ export class ChartsView {
   }
 }
 
+const upTo = (most: string) => (most === "0" ? "none in 15 min" : `up to ${most}`);
+
 /** `9,100 no room, 1,380 queue timeout in 15 min`. */
 function reasons(own: SiteHistory): string {
   const all = Object.entries(own.reasons).sort((one, other) => other[1] - one[1]);
   if (all.length === 0) return "";
   const named = all.slice(0, REASONS_NAMED).map(([code, often]) => `${count(often)} ${reason(code)}`);
-  return `${named.join(", ")} in 15 min`;
+  return `lost in 15 min: ${named.join(", ")}`;
 }

@@ -2,8 +2,8 @@
 
 import { byId, make } from "../dom";
 import { setClass, show, write } from "./elements";
-import { type Level, type Overview } from "./overview";
-import { aboutSentence, count, readerSentence, time } from "./words";
+import { type Level, type Overview, total } from "./overview";
+import { aboutSentence, count, large, readerSentence, time } from "./words";
 
 const MARKS: Record<Level, string> = { good: "", warn: "Warning: ", bad: "Wrong: " };
 const TITLES: Record<Level, string> = { good: "", warn: "! ", bad: "✕ " };
@@ -12,8 +12,10 @@ type Figure = [name: string, value: string, level: "" | "bad"];
 
 function figures(seen: Overview): Figure[] {
   const { recent } = seen;
+  const refused = seen.sites.reduce((sum, site) => sum + total(site.refused), 0);
   return [
     ["requests/s", count(recent.requests_per_second), ""],
+    ["refused/s", count(refused), refused > 0 ? "bad" : ""],
     ["errors/s", count(recent.errors_per_second), recent.errors_per_second > 0 ? "bad" : ""],
     ["latency p50", time(recent.p50_seconds), ""],
     ["latency p99", time(recent.p99_seconds), ""],
@@ -23,8 +25,8 @@ function figures(seen: Overview): Figure[] {
       "",
     ],
     ["in flight / connections", `${count(seen.in_flight)} / ${count(seen.connections)}`, ""],
-    ["completed / failed", `${count(seen.completed)} / ${count(seen.failed)}`, ""],
-    ["refused / cancelled", `${count(seen.rejected)} / ${count(seen.cancelled)}`, ""],
+    ["completed since the start", large(seen.completed), ""],
+    ["failed, refused, cancelled", [seen.failed, seen.rejected, seen.cancelled].map(large).join(", "), ""],
   ];
 }
 
