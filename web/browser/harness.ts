@@ -4,11 +4,12 @@
 // policy; `close` refuses a page that has any. Nothing waits for a time: tests wait for what they expect.
 
 import assert from "node:assert/strict";
-import { accessSync, constants, mkdirSync, readFileSync } from "node:fs";
+import { accessSync, constants, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { delimiter, join } from "node:path";
 import { after } from "node:test";
 import { type Browser, type Page, chromium } from "playwright-core";
+import { smaller } from "./png";
 import { MockServer, type Scene } from "./server";
 
 const FLAGS = [
@@ -146,5 +147,6 @@ export function isTooWide(page: Page): Promise<boolean> {
 /** A picture of the page: the window as it is, or all of it. */
 export async function picture(page: Page, name: string, all = false): Promise<void> {
   mkdirSync(PICTURES, { recursive: true });
-  await page.screenshot({ path: join(PICTURES, `${name}.png`), fullPage: all, animations: "disabled" });
+  const png = await page.screenshot({ fullPage: all, animations: "disabled" });
+  writeFileSync(join(PICTURES, `${name}.png`), smaller(png));
 }

@@ -3,7 +3,7 @@
 import { byId, make } from "../dom";
 import { setClass, show, write } from "./elements";
 import { type Level, type Overview, total } from "./overview";
-import { aboutSentence, count, large, readerSentence, time } from "./words";
+import { aboutSentence, count, readerSentence, sinceStart, time } from "./words";
 
 const MARKS: Record<Level, string> = { good: "", warn: "Warning: ", bad: "Wrong: " };
 const TITLES: Record<Level, string> = { good: "", warn: "! ", bad: "✕ " };
@@ -25,8 +25,6 @@ function figures(seen: Overview): Figure[] {
       "",
     ],
     ["in flight / connections", `${count(seen.in_flight)} / ${count(seen.connections)}`, ""],
-    ["completed since the start", large(seen.completed), ""],
-    ["failed, refused, cancelled", [seen.failed, seen.rejected, seen.cancelled].map(large).join(", "), ""],
   ];
 }
 
@@ -48,6 +46,7 @@ export class HeadlineView {
     setClass(byId("state"), `state ${seen.draining ? "warn" : seen.ready ? "soft" : "bad"}`);
     write(byId("about"), aboutSentence(seen));
     write(byId("reader"), readerSentence(seen));
+    write(byId("since-start"), sinceStart(seen));
     for (const [name, value, level] of figures(seen)) this.figure(name, value, level);
   }
 

@@ -101,6 +101,14 @@ export function readerSentence({ reader }: Overview): string {
   return `${every} at normal priority${reader.note ? ` (${reader.note})` : ""}.`;
 }
 
+export function sinceStart(seen: Overview): string {
+  const { completed, failed, rejected, cancelled } = seen;
+  return (
+    `Since the start, ${large(completed)} requests were completed, ${large(failed)} failed, ` +
+    `${large(rejected)} were refused and ${large(cancelled)} cancelled by their clients.`
+  );
+}
+
 export function aboutSentence(seen: Overview): string {
   const parts = [`version ${seen.version}`, `up ${span(seen.uptime_seconds)}`];
   if (seen.listeners.length) parts.push(`listening on ${seen.listeners.join(", ")}`);
