@@ -37,6 +37,8 @@ export interface Look {
   mobile?: boolean;
   /** Runs in the page before its own script. */
   before?: string;
+  /** Its clock goes on as it does, and can be put forward. */
+  clock?: boolean;
 }
 
 export interface Opened {
@@ -111,6 +113,7 @@ export async function open(scene: Scene, look: Look = {}): Promise<Opened> {
       console.error(`policy: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`);
     });
   });
+  if (look.clock) await page.clock.install();
   if (look.before !== undefined) await page.addInitScript({ content: look.before });
   await page.goto(address + (look.path ?? "/"));
   const complaints = () => noted.splice(0);
@@ -144,9 +147,10 @@ export function isTooWide(page: Page): Promise<boolean> {
   return page.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth);
 }
 
-/** A picture of the page: the window as it is, or all of it. */
-export async function picture(page: Page, name: string, all = false): Promise<void> {
+/** A picture of the page, the window as it is, or all of it; gives its bytes. */
+export async function picture(page: Page, name: string, all = false): Promise<number> {
   mkdirSync(PICTURES, { recursive: true });
-  const png = await page.screenshot({ fullPage: all, animations: "disabled" });
-  writeFileSync(join(PICTURES, `${name}.png`), smaller(png));
+  const png = smaller(await page.screenshot({ fullPage: all, animations: "disabled" }));
+  writeFileSync(join(PICTURES, `${name}.png`), png);
+  return png.length;
 }

@@ -101,9 +101,9 @@ class Page {
       const isFirst = this.lastSeen === null;
       this.lastSeen = new Date();
       // What is known already is shown at once.
-      this.render();
+      this.render("overview");
       await Promise.all([this.asking.others(), this.effects.update()]);
-      this.render();
+      this.render("others");
       const { topic } = this.state.shown;
       if (isFirst && topic) void this.panel.open(topic);
     } catch (error) {
@@ -133,17 +133,17 @@ class Page {
   private change(what: () => unknown): void {
     what();
     this.writeHash();
-    this.render(false);
+    this.render("operator");
   }
 
-  /** `mayHold`: not if the operator has just asked for something else. */
-  private render(mayHold = true): void {
+  /** `why`: what is new. What the operator has just asked for is not held back. */
+  private render(why: "overview" | "others" | "operator"): void {
     const { seen } = this.state;
     if (!seen) return;
     const began = performance.now();
     show(byId("live"), true);
     this.headline.update(seen);
-    this.renderSites(worstSitesFirst(seen.sites), mayHold && performance.now() < this.heldUntil);
+    this.renderSites(worstSitesFirst(seen.sites), why !== "operator" && performance.now() < this.heldUntil);
     this.events.update(this.asking.hasEvents);
     const { moves, movesNote } = this.asking;
     if (moves) this.moves.update(moves);
@@ -152,7 +152,8 @@ class Page {
     write(byId("history-note"), "The last 15 minutes are not known: this front-end is older than this page.");
     show(byId("reload"), this.state.mayAct);
     write(byId("access"), this.state.mayAct ? "" : "read-only token: nothing can be done from here");
-    performance.measure("render", { start: began, end: performance.now() });
+    performance.measure(`render ${why}`, { start: began });
+    performance.clearMeasures();
   }
 
   private renderSites(ranked: readonly RankedSite[], held: boolean): void {
@@ -186,7 +187,7 @@ class Page {
     const isOther = topic?.kind !== before?.kind || topic?.name !== before?.name;
     // Before the first answers there is nothing to explain.
     if (isOther && this.lastSeen) void this.panel.open(topic);
-    this.render(false);
+    this.render("operator");
   }
 
   private writeHash(): void {
