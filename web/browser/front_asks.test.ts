@@ -14,17 +14,15 @@ test("history is asked for whole once, then for its newest steps", async () => {
   const before = await path.getAttribute("d");
   scene.time += 10;
   await page.clock.fastForward(10_500);
-  await page.waitForFunction(
-    (old) => document.querySelector(".site[data-site=shop] path.area")?.getAttribute("d") !== old,
-    before,
-  );
+  await page
+    .locator(`.site[data-site=shop] figure:first-child path.area:not([d="${before}"])`)
+    .waitFor({ state: "attached" });
   assert.deepEqual(asked(), ["90", "2"]);
   // After a gap all is asked again.
   scene.time += 300;
+  const again = page.waitForResponse(/last=90/);
   await page.clock.fastForward(10_500);
-  await page.waitForFunction(
-    () => performance.getEntriesByType("resource").filter((it) => it.name.includes("last=90")).length > 1,
-  );
+  await again;
   assert.deepEqual(asked().slice(2, 4), ["2", "90"]);
   await close();
 });
@@ -115,11 +113,11 @@ test("a site, what it refuses and an event are explained", async () => {
 
 test("a request is found by its id", async () => {
   const { page, close } = await open(scenes.deadNode());
-  await page.getByLabel("Request").fill("1-2f3a");
+  await page.locator("#request-id").fill("1-2f3a");
   await page.keyboard.press("Enter");
   await page.getByText("It was answered 502 by this front-end: connect.").waitFor();
   assert.match(page.url(), /why=request%3A1-2f3a/);
-  await page.getByLabel("Request").fill("none");
+  await page.locator("#request-id").fill("none");
   await page.getByRole("button", { name: "Find" }).click();
   await page.getByText("no request none is known").waitFor();
   await close();

@@ -123,7 +123,7 @@ export function deadNode(): Cluster {
       cpu: (time) => (down(time) ? 0.74 : 0.45) + 0.05 * noise(Math.floor(time / 10), 3),
     }),
   ];
-  const failing = (time: number) => (time >= since && time < since + 6 ? { connect: 41 } : {});
+  const failing = (time: number) => (time >= since && time < since + 10 ? { connect: 41 } : {});
   const cluster = new Cluster([
     site("blog", 310, nodes("blog-", 3)),
     site("shop", 1240, shop, {

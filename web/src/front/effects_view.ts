@@ -59,7 +59,7 @@ export class EffectsView {
 
   private watch(card: HTMLElement, site: string, at: number): Kept {
     const note = make("p", "soft note");
-    const head = ["", `${SIDE_S} s before`, `${SIDE_S} s after`].map((it) => {
+    const head = [`${SIDE_S} s before`, `${SIDE_S} s after`].map((it) => {
       const cell = make("th", "", it);
       cell.scope = "col";
       return cell;
@@ -73,7 +73,10 @@ export class EffectsView {
     });
     const caption = make("caption", "away");
     write(caption, `${site}, before and after`);
-    card.append(make("table", "", caption, make("thead", "", make("tr", "", ...head)), body), note);
+    card.append(
+      make("table", "", caption, make("thead", "", make("tr", "", make("td"), ...head)), body),
+      note,
+    );
     return { site, at, isOver: false, cells, note };
   }
 

@@ -23,6 +23,7 @@ export class EventsView {
     site: byId<HTMLSelectElement>("events-site"),
   };
   private drawn: readonly Event[] | null = null;
+  private isKnown = true;
   private order: Event[] = [];
 
   constructor(
@@ -41,7 +42,7 @@ export class EventsView {
   /** `isKnown`: the front-end has events at all. */
   update(isKnown: boolean): void {
     const { events, seen } = this.state;
-    if (this.drawn !== events) this.draw(isKnown);
+    if (this.drawn !== events || this.isKnown !== isKnown) this.draw(isKnown);
     const now = seen?.at_seconds ?? 0;
     for (const event of this.order) {
       const item = this.items.get(event.number);
@@ -52,6 +53,7 @@ export class EventsView {
   private draw(isKnown: boolean): void {
     const { events, eventFilter } = this.state;
     this.drawn = events;
+    this.isKnown = isKnown;
     const { kinds, sites } = choices(events);
     offer(this.selects.level, "every level", [...EVENT_LEVELS], eventFilter.level);
     offer(this.selects.kind, "every kind", kinds, eventFilter.kind);
@@ -99,8 +101,9 @@ function offer(select: HTMLSelectElement, all: string, values: readonly string[]
   const offered = [...select.options].map((it) => it.value);
   if (wanted.join("\n") !== offered.join("\n") || select.options.length === 0) {
     const options = wanted.map((value) => {
-      const option = make("option", "", value === "" ? all : value.replaceAll("_", " "));
+      const option = make("option");
       option.value = value;
+      write(option, value === "" ? all : value.replaceAll("_", " "));
       return option;
     });
     select.replaceChildren(...options);
