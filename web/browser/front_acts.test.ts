@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Page } from "playwright-core";
-import { axe, open } from "./harness";
+import { axe, open, picture } from "./harness";
 import * as scenes from "./scenes";
 import type { MockServer } from "./server";
 
@@ -38,6 +38,7 @@ test("drain: asked once, sent in a name, its effect shown, taken back", async ()
     .getByText(/It answers \d+ requests\/s, 25 % of the site's/)
     .waitFor();
   assert.deepEqual(await axe(page), []);
+  await picture(page, "front-drain");
   // Without a name nothing is sent.
   await dialog(page).getByRole("button", { name: "Drain shop-2" }).click();
   await dialog(page).getByText("Your name is needed").waitFor();
@@ -53,6 +54,7 @@ test("drain: asked once, sent in a name, its effect shown, taken back", async ()
     cells.join(),
   );
   await page.locator("tr[data-node=shop-2]").getByText("drain", { exact: true }).waitFor();
+  await picture(page, "front-effect");
   assert.deepEqual(await axe(page), []);
   const asked = server.gets("/api/history").filter((it) => it.query.get("step") === "1");
   assert.ok(asked.every((it) => it.query.get("site") === "shop"));

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { axe, open } from "./harness";
+import { axe, open, picture } from "./harness";
 import * as scenes from "./scenes";
 
 test("history is asked for whole once, then for its newest steps", async () => {
@@ -105,6 +105,7 @@ test("a site, what it refuses and an event are explained", async () => {
   await page.getByText("The last 12 requests of shop that were refused or failed:").waitFor();
   assert.equal(server.gets("/api/requests").at(-1)?.query.has("wrong"), true);
   await page.getByText("GET /search?q, 503 no room").first().waitFor();
+  await picture(page, "front-why");
   assert.deepEqual(await axe(page), []);
   await page.getByRole("button", { name: "shop refuses requests: 610/s no_room" }).click();
   await page.getByRole("heading", { name: "shop now" }).waitFor();

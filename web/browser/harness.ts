@@ -28,7 +28,8 @@ export const DESKTOP = { width: 1360, height: 850 };
 export const MOBILE = { width: 390, height: 844 };
 const AXE = readFileSync(createRequire(join(process.cwd(), "package.json")).resolve("axe-core"), "utf8");
 /** Pictures of the documentation are made anew on demand, others lie in out/. */
-const PICTURES = process.env["UPDATE_PICTURES"] === "1" ? "../docs/pictures" : "out/pictures";
+const PICTURES = "out/pictures";
+const DOCUMENTED = process.env["UPDATE_PICTURES"] === "1" ? "../docs/pictures" : PICTURES;
 
 export interface Look {
   /** Path and hash, by default the front page. */
@@ -148,9 +149,10 @@ export function isTooWide(page: Page): Promise<boolean> {
 }
 
 /** A picture of the page, the window as it is, or all of it; gives its bytes. */
-export async function picture(page: Page, name: string, all = false): Promise<number> {
-  mkdirSync(PICTURES, { recursive: true });
+export async function picture(page: Page, name: string, all = false, isDocumented = true): Promise<number> {
+  const folder = isDocumented ? DOCUMENTED : PICTURES;
+  mkdirSync(folder, { recursive: true });
   const png = smaller(await page.screenshot({ fullPage: all, animations: "disabled" }));
-  writeFileSync(join(PICTURES, `${name}.png`), png);
+  writeFileSync(join(folder, `${name}.png`), png);
   return png.length;
 }

@@ -223,13 +223,13 @@ export function culprit(): Cluster {
     site("blog", 310, nodes("blog-", 3)),
     site("shop", 1240, nodes("shop-", 4), {
       p99: (time) => (slow(time) ? 0.92 : 0.026) * (1 + 0.12 * noise(Math.floor(time / 10), 4)),
-      queued: (time) => (slow(time) ? 61 * (1 + 0.2 * noise(Math.floor(time / 10), 8)) : 0),
+      queued: (time) => (slow(time) ? 168 * (1 + 0.2 * noise(Math.floor(time / 10), 8)) : 0),
     }),
   ]);
   cluster.headline = {
     level: "warn",
     text: "db cpu is full (97 %): GET /report/{n} takes 71 % of it, at 3 requests/s",
-    others: [{ level: "warn", text: "61 requests of shop wait for room, up to 50 ms" }],
+    others: [{ level: "warn", text: "168 requests of shop wait for room, up to 0.15 s" }],
   };
   cluster.events = [
     { ...started },

@@ -72,6 +72,11 @@ test("the worst sites come first, and about as bad ones keep their places", () =
     ]).map((it) => it.site.name);
   assert.deepEqual(order(5, 40), ["b", "a", "none", "calm"]);
   assert.deepEqual(order(5, 6), ["a", "b", "none", "calm"]);
+  const waits = worstSitesFirst([site({ name: "calm" }), site({ name: "waits", queued: 3 })]);
+  assert.deepEqual(
+    waits.map((it) => it.site.name),
+    ["waits", "calm"],
+  );
 });
 
 test("what is wrong is said once", () => {
