@@ -173,7 +173,9 @@ export class Cluster implements Scene {
 
   private row(node: NodeModel, place: number, rate: number): unknown[] {
     const time = this.time;
-    const [cpu, share] = [node.cpu(time), node.share(time)];
+    const state = node.state(time);
+    const cpu = node.cpu(time);
+    const share = state === "up" || state === "failing" ? node.share(time) : 0;
     const tasks = cpu === null ? null : Math.max(0, Math.round(cpu * node.cpus * (cpu > 0.95 ? 1.7 : 1.05)));
     const age =
       node.source === "none" ? null : cpu === null ? 4.2 + time : 0.0008 + 0.0006 * (1 + noise(time, place));
@@ -181,7 +183,7 @@ export class Cluster implements Scene {
     const answers = rate * share;
     return [
       node.name,
-      node.state(time),
+      state,
       node.source,
       tasks,
       cpu === null ? null : node.cpus,

@@ -4,11 +4,12 @@
 // policy; `close` refuses a page that has any. Nothing waits for a time: tests wait for what they expect.
 
 import assert from "node:assert/strict";
-import { accessSync, constants, mkdirSync, readFileSync } from "node:fs";
+import { accessSync, constants, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { delimiter, join } from "node:path";
 import { after } from "node:test";
 import { type Browser, type Page, chromium } from "playwright-core";
+import { smaller } from "./png";
 import { MockServer, type Scene } from "./server";
 
 const FLAGS = [
@@ -20,12 +21,15 @@ const FLAGS = [
   "--disable-background-networking",
   "--disable-component-update",
   "--disable-sync",
+  // Letters without colours at their edges make small pictures.
+  "--disable-lcd-text",
 ];
-export const DESKTOP = { width: 1440, height: 900 };
+export const DESKTOP = { width: 1360, height: 850 };
 export const MOBILE = { width: 390, height: 844 };
 const AXE = readFileSync(createRequire(join(process.cwd(), "package.json")).resolve("axe-core"), "utf8");
 /** Pictures of the documentation are made anew on demand, others lie in out/. */
-const PICTURES = process.env["UPDATE_PICTURES"] === "1" ? "../docs/pictures" : "out/pictures";
+const PICTURES = "out/pictures";
+const DOCUMENTED = process.env["UPDATE_PICTURES"] === "1" ? "../docs/pictures" : PICTURES;
 
 export interface Look {
   /** Path and hash, by default the front page. */
@@ -34,6 +38,8 @@ export interface Look {
   mobile?: boolean;
   /** Runs in the page before its own script. */
   before?: string;
+  /** Its clock goes on as it does, and can be put forward. */
+  clock?: boolean;
 }
 
 export interface Opened {
@@ -95,6 +101,7 @@ export async function open(scene: Scene, look: Look = {}): Promise<Opened> {
     locale: "en-GB",
   });
   const page = await context.newPage();
+  page.setDefaultTimeout(8_000);
   const noted: string[] = [];
   page.on("console", (message) => {
     // That an answer is an error is what some tests are about.
@@ -107,6 +114,7 @@ export async function open(scene: Scene, look: Look = {}): Promise<Opened> {
       console.error(`policy: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`);
     });
   });
+  if (look.clock) await page.clock.install();
   if (look.before !== undefined) await page.addInitScript({ content: look.before });
   await page.goto(address + (look.path ?? "/"));
   const complaints = () => noted.splice(0);
@@ -140,8 +148,11 @@ export function isTooWide(page: Page): Promise<boolean> {
   return page.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth);
 }
 
-/** A picture of the page: the window as it is, or all of it. */
-export async function picture(page: Page, name: string, all = false): Promise<void> {
-  mkdirSync(PICTURES, { recursive: true });
-  await page.screenshot({ path: join(PICTURES, `${name}.png`), fullPage: all, animations: "disabled" });
+/** A picture of the page, the window as it is, or all of it; gives its bytes. */
+export async function picture(page: Page, name: string, all = false, isDocumented = true): Promise<number> {
+  const folder = isDocumented ? DOCUMENTED : PICTURES;
+  mkdirSync(folder, { recursive: true });
+  const png = smaller(await page.screenshot({ fullPage: all, animations: "disabled" }));
+  writeFileSync(join(folder, `${name}.png`), png);
+  return png.length;
 }

@@ -123,7 +123,7 @@ export function deadNode(): Cluster {
       cpu: (time) => (down(time) ? 0.74 : 0.45) + 0.05 * noise(Math.floor(time / 10), 3),
     }),
   ];
-  const failing = (time: number) => (time >= since && time < since + 6 ? { connect: 41 } : {});
+  const failing = (time: number) => (time >= since && time < since + 10 ? { connect: 41 } : {});
   const cluster = new Cluster([
     site("blog", 310, nodes("blog-", 3)),
     site("shop", 1240, shop, {
@@ -211,6 +211,38 @@ export function overload(): Cluster {
   cluster.requests = Array.from({ length: 12 }, (_, at) =>
     request(`1-8a${at}`, "shop", null, 503, "no_room", at / 2),
   );
+  cluster.why = why(cluster);
+  return cluster;
+}
+
+/** One class of requests loads the database of all sites: its node is full, and all wait for it. */
+export function culprit(): Cluster {
+  const since = -400;
+  const slow = (time: number) => time >= since;
+  const cluster = new Cluster([
+    site("blog", 310, nodes("blog-", 3)),
+    site("shop", 1240, nodes("shop-", 4), {
+      p99: (time) => (slow(time) ? 0.92 : 0.026) * (1 + 0.12 * noise(Math.floor(time / 10), 4)),
+      queued: (time) => (slow(time) ? 168 * (1 + 0.2 * noise(Math.floor(time / 10), 8)) : 0),
+    }),
+  ]);
+  cluster.headline = {
+    level: "warn",
+    text: "db cpu is full (97 %): GET /report/{n} takes 71 % of it, at 3 requests/s",
+    others: [{ level: "warn", text: "168 requests of shop wait for room, up to 0.15 s" }],
+  };
+  cluster.events = [
+    { ...started },
+    {
+      at: since + 20,
+      kind: "accused",
+      level: "warn",
+      site: "shop",
+      node: null,
+      text: "GET /report/{n} is named as the culprit of db cpu: 71 %",
+    },
+  ];
+  cluster.throttles = [{ class: "shop GET /search/*", set_by: "operator", waiting: 4 }];
   cluster.why = why(cluster);
   return cluster;
 }

@@ -31,8 +31,10 @@ usage: cargo xtask COMMAND
   bpf [--check]
               compile the kernel's programs anew; whether they are what their source gives
   web [--check]
-              bundle the page of culprits anew; whether it is what its sources give, and
-              whether they pass their tests
+              bundle the pages of the admin interface anew; whether they are what their sources
+              give, and whether these pass their tests
+  web --browser
+              look at the pages in a browser, in front of a server that stands in for a front-end
   mib         whether smilint has nothing to say about TIDEGATE-MIB
   kernels     test the kernel's programs under Debian's other kernels, in emulated machines
   kubernetes  build a real kube-apiserver for the tests of discovery, once, into the cache folder
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         ["bpf", "--check"] => bpf::check(&root()).map(Outcome::said),
         ["web"] => web::run(&root()),
         ["web", "--check"] => web::check(&root()).map(Outcome::said),
+        ["web", "--browser"] => web::browser(&root()).map(Outcome::said),
         ["mib"] => mib::check(&root()).map(Outcome::said),
         ["kernels"] => kernels::check(&root()).map(Outcome::said),
         ["kubernetes"] => kubernetes::run(&root()),

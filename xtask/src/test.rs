@@ -142,8 +142,10 @@ pub(crate) fn run(root: &Path) -> Result<bool, String> {
     count.step("other kernels", crate::kernels::check(root)?);
     println!("== fuzz targets");
     count.step("fuzz targets", crate::fuzz::check(root)?);
-    println!("== page of culprits");
-    count.step("page of culprits", crate::web::check(root)?);
+    println!("== pages");
+    count.step("pages", crate::web::check(root)?);
+    println!("== pages in a browser");
+    count.step("pages in a browser", crate::web::browser(root)?);
     println!("== instructions per request");
     let instructions = crate::instructions::check(root)?;
     count.step("instructions per request", instructions);

@@ -23,7 +23,12 @@ pub const REPORT: (&str, &str) = (
 
 /// The policy that the page has for itself.
 pub fn policy() -> Option<&'static str> {
-    let (_, rest) = PAGE.split_once(POLICY.0)?;
+    policy_of(PAGE)
+}
+
+/// The policy that a page of this kind has for itself.
+pub fn policy_of(page: &str) -> Option<&str> {
+    let (_, rest) = page.split_once(POLICY.0)?;
     rest.split_once(POLICY.1).map(|(policy, _)| policy)
 }
 

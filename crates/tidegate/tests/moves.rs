@@ -240,7 +240,8 @@ fn the_live_page_shows_how_many_nodes_each_site_had() {
     assert!(page.contains("b1: blog → shop (operator)"), "{page}");
     // Heights of the line's steps from now back, of 100 from the top: two of three nodes, one of three before.
     for (site, sign, expected) in [("shop", "▲", [33, 66]), ("blog", "▼", [33, 0])] {
-        let row = page.split_once(&format!("data-site=\"{site}\"")).unwrap().1;
+        let row = format!("class=\"moverow\" data-site=\"{site}\"");
+        let row = page.split_once(&row).unwrap().1;
         let row = row.split_once("class=\"moverow\"").unwrap().0;
         let steps = row.split('V').skip(1);
         let heights = steps.map(|step| {

@@ -10,12 +10,6 @@ const OPERATOR_KEY = "tidegate-operator";
 /** The front-end does not know what is asked: it is older than the page, or the thing is gone. */
 export class NotThere extends Error {}
 
-export interface Given<T> {
-  value: T;
-  /** The front-end's clock, in Unix seconds; null if it did not say. */
-  now: number | null;
-}
-
 export class Client {
   get token(): string | null {
     return sessionStorage.getItem(TOKEN_KEY);
@@ -36,15 +30,10 @@ export class Client {
 
   /** Asks, and gives the answer as it came. */
   async get(path: string): Promise<unknown> {
-    return (await this.getAt(path)).value;
-  }
-
-  async getAt(path: string): Promise<Given<unknown>> {
     const answer = await this.ask(path, { method: "GET" });
     if (answer.status === 404) throw new NotThere(await reason(answer));
     if (!answer.ok) throw new Error(await reason(answer));
-    const date = Date.parse(answer.headers.get("date") ?? "");
-    return { value: await answer.json(), now: Number.isNaN(date) ? null : date / 1000 };
+    return answer.json();
   }
 
   /** Gives an order in the operator's name. */

@@ -1,4 +1,4 @@
-// What is open, as the part of the address behind `#`, so that a link shows somebody else the same.
+// What is open, as the part of the address behind `#`, so that a link shows the same to another operator.
 
 export const TOPICS = ["node", "site", "refusals", "event", "request"] as const;
 export type TopicKind = (typeof TOPICS)[number];

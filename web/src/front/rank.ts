@@ -7,8 +7,9 @@
 //   site   bad    no node may take requests, or none is up; 1 % of its requests or more are refused or fail
 //          warn   any refused or failed; a node that is bad or warns; waits of 0.1 s; kinds that have grown
 //
-// Worst first: by level, then by what clients lose, in powers of two so that two sites that are about as
-// bad do not change places each second; then in the order of the configuration.
+// Worst first: by level, then by what clients lose, by nodes that are wrong and by requests that wait, each in
+// powers of two so that two sites that are about as bad do not change places each second; then in the order
+// of the configuration.
 
 import { type Level, type Node, type Site, total } from "./overview";
 import { count, reason } from "./words";
@@ -82,16 +83,12 @@ export interface RankedSite {
 export function worstSitesFirst(sites: readonly Site[]): RankedSite[] {
   const all = sites.map((site) => {
     const nodes = judged(site);
-    return {
-      site,
-      level: siteLevel(site, nodes),
-      nodes,
-      lost: power(lost(site)),
-      wrong: nodes.filter(isWrong).length,
-    };
+    const harm = [lost(site), nodes.filter(isWrong).length, site.queued].map(power);
+    return { site, level: siteLevel(site, nodes), nodes, harm };
   });
-  all.sort((a, b) => WEIGHT[b.level] - WEIGHT[a.level] || b.lost - a.lost || power(b.wrong) - power(a.wrong));
-  return all;
+  const worse = (a: readonly number[], b: readonly number[]) =>
+    a.map((own, at) => (b[at] ?? 0) - own).find((difference) => difference !== 0) ?? 0;
+  return all.sort((a, b) => WEIGHT[b.level] - WEIGHT[a.level] || worse(a.harm, b.harm));
 }
 
 /** The power of two below it. */

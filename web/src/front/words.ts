@@ -38,6 +38,12 @@ export function count(value: Maybe): string {
   return value < 10 ? String(Math.round(value * 10) / 10) : Math.round(value).toLocaleString("en");
 }
 
+/** A count that may be of millions. */
+export function large(value: number): string {
+  if (value >= 1e9) return `${(value / 1e9).toPrecision(3)} G`;
+  return value >= 1e6 ? `${(value / 1e6).toPrecision(3)} M` : count(value);
+}
+
 /** `1 node`, `3 nodes`. */
 export function plural(value: number, one: string, many = `${one}s`): string {
   return `${count(value)} ${value === 1 ? one : many}`;
@@ -57,8 +63,8 @@ export function reasonsPerSecond(reasons: Readonly<Record<string, number>>, most
 
 /** Where a load comes from. */
 const SOURCES: Readonly<Record<string, string>> = {
-  agent_realtime: "by its agent at real-time priority",
-  agent: "by its agent",
+  agent_realtime: "by its agent",
+  agent: "by its agent, not at real-time priority",
   shm: "from shared memory",
   kernel: "by its kernel",
   snmp: "by SNMP",
@@ -93,6 +99,14 @@ export function readerSentence({ reader }: Overview): string {
   const every = `Loads of ${plural(reader.nodes, "node")} are read every ${time(reader.interval_seconds)}`;
   if (reader.realtime) return `${every} at real-time priority.`;
   return `${every} at normal priority${reader.note ? ` (${reader.note})` : ""}.`;
+}
+
+export function sinceStart(seen: Overview): string {
+  const { completed, failed, rejected, cancelled } = seen;
+  return (
+    `Since the start, ${large(completed)} requests were completed, ${large(failed)} failed, ` +
+    `${large(rejected)} were refused and ${large(cancelled)} cancelled by their clients.`
+  );
 }
 
 export function aboutSentence(seen: Overview): string {

@@ -1,38 +1,33 @@
-//! The live page: one file without anything from elsewhere.
+//! The front page: what hurts, and the hand on it.
 //!
-//! Its script and style run by a nonce that is drawn for each answer, so that nothing that ever
-//! gets into the page by mistake runs.
+//! One file, made by `cargo xtask web` from the sources in `web/src/front/`, that needs nothing from elsewhere.
+//! Script and style run by their hashes, which stand in the page itself, and no text can become markup
+//! (trusted types), so nothing that ever gets into the page by mistake runs.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
-
-use bytes::Bytes;
+use http::StatusCode;
 use http::header::{CONTENT_SECURITY_POLICY, HeaderValue};
-use http::{Response, StatusCode};
-use http_body_util::Full;
+use tidegate_culprits::page::policy_of;
 
-use super::api;
+use super::api::{self, Answer};
 
 const PAGE: &str = include_str!("page.html");
-/// Stands in the page where the nonce goes.
-const NONCE: &str = "NONCE";
 
 /// The page.
-pub(super) fn answer() -> Response<Full<Bytes>> {
-    let nonce = nonce();
-    let page = PAGE.replace(NONCE, &nonce);
-    let mut answer = api::body(StatusCode::OK, "text/html; charset=utf-8", page);
-    let policy = format!(
-        "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; \
-         connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
-         frame-ancestors 'none'"
-    );
-    // Without the policy the page would run without its guard, so it is not sent at all.
-    match HeaderValue::from_str(&policy) {
-        Ok(policy) => {
+pub(super) fn answer() -> Answer {
+    guarded(PAGE, policy_of(PAGE))
+}
+
+/// A page with the policy that it has for itself, which forbids frames besides: a page by itself cannot.
+pub(super) fn guarded(page: &'static str, policy: Option<&str>) -> Answer {
+    let policy = policy.map(|policy| format!("{policy}; frame-ancestors 'none'"));
+    match policy.and_then(|policy| HeaderValue::from_str(&policy).ok()) {
+        Some(policy) => {
+            let mut answer = api::body(StatusCode::OK, "text/html; charset=utf-8", page);
             answer.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
             answer
         }
-        Err(_) => api::body(
+        // Without the policy the page would run without its guard, so it is not sent at all.
+        None => api::body(
             StatusCode::INTERNAL_SERVER_ERROR,
             "text/plain",
             "no policy\n",
@@ -40,28 +35,31 @@ pub(super) fn answer() -> Response<Full<Bytes>> {
     }
 }
 
-/// 128 bits that cannot be guessed: the standard library keys its hashers from the system.
-fn nonce() -> String {
-    let draw = || RandomState::new().build_hasher().finish();
-    format!("{:016x}{:016x}", draw(), draw())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_page_needs_nothing_from_elsewhere_and_its_nonce_is_new_each_time() {
-        for elsewhere in ["http:", "https:", "//cdn", "src=", "@import", "innerHTML"] {
-            assert!(!PAGE.contains(elsewhere), "{elsewhere}");
+    fn the_page_needs_nothing_from_elsewhere_and_has_a_policy_for_all_of_it() {
+        // The name of a namespace is all that may look like an address.
+        let code = PAGE.replace("http://www.w3.org/", "");
+        for elsewhere in [
+            "http:",
+            "https:",
+            "//cdn",
+            "src=",
+            "@import",
+            "innerHTML",
+            "eval(",
+        ] {
+            assert!(!code.contains(elsewhere), "{elsewhere}");
         }
-        let policy = |answer: &Response<Full<Bytes>>| {
-            answer.headers()[CONTENT_SECURITY_POLICY]
-                .to_str()
-                .unwrap()
-                .to_owned()
-        };
-        assert_ne!(policy(&answer()), policy(&answer()));
-        assert!(!policy(&answer()).contains("unsafe"));
+        let answer = answer();
+        let policy = answer.headers()["content-security-policy"]
+            .to_str()
+            .unwrap();
+        assert!(policy.starts_with("default-src 'none'; script-src 'sha256-"));
+        assert!(policy.ends_with("trusted-types 'none'; frame-ancestors 'none'"));
+        assert!(!policy.contains("unsafe"));
     }
 }

@@ -547,19 +547,17 @@ fn the_page_shows_a_row_for_each_node_in_a_browser() {
     let page = String::from_utf8_lossy(&output.stdout);
     for node in ["n1", "n2", "n3"] {
         assert!(
-            page.contains(&format!("<tr data-node=\"{node}\">")),
+            page.contains(&format!("<tr data-node=\"{node}\"")),
             "{node} in:\n{page}"
         );
     }
-    assert!(
-        page.contains("10.0.0.1:80") && page.contains("2.0 ms") && page.contains("shop.example")
-    );
-    assert!(page.contains("id=\"notice\" hidden"));
+    assert!(page.contains("2.0 ms") && page.contains("shop.example"));
+    assert!(page.contains("id=\"notice\" role=\"alert\" hidden"));
     let worst = "<p id=\"worst\" class=\"good\">all is well: 2 sites, 3 nodes, no requests</p>";
     assert!(page.contains(worst), "{page}");
     // The second that has ended is the first of the past.
     assert!(
-        page.contains("requests that wait for room: up to 0"),
+        page.contains("waiting for room 0 none in 15 min"),
         "{page}"
     );
     assert!(page.contains("class=\"strip\""), "{page}");
