@@ -73,6 +73,7 @@ pub use proxy::{
     Drained, ListenerSetter, ListenersChanged, OpenedListeners, Proxy, ProxyError, WorkerFailure,
 };
 pub use record::hedged::Hedged;
+pub use record::id::RequestId;
 pub use record::log::{
     Entry, Journal, LogHealth, LogReopener, OpenedLog, Priority, Recent, check_log_file,
 };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use clap::Args;
 use http::header::{AUTHORIZATION, HOST};
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::models::{ApiError, OVERRIDE_HEADER};
+use crate::models::{ApiError, OPERATOR_HEADER, OVERRIDE_HEADER};
 use crate::token::Token;
 
 /// Where a front-end's admin interface is, if nothing else is said.
@@ -72,6 +72,13 @@ impl AdminArgs {
             patience: TIMEOUT,
         })
     }
+}
+
+/// Whose command this is, by the environment: a name for the list of events.
+fn user() -> Option<HeaderValue> {
+    let names = ["SUDO_USER", "USER", "LOGNAME"].map(std::env::var);
+    let name = names.into_iter().flatten().find(|name| !name.is_empty())?;
+    HeaderValue::try_from(name).ok()
 }
 
 /// What named an admin address.
@@ -206,6 +213,9 @@ impl Client {
     ) -> Result<(StatusCode, Bytes), String> {
         let mut request = Request::builder().method(method).uri(path);
         request = request.header(OVERRIDE_HEADER, "1");
+        if let Some(name) = user() {
+            request = request.header(OPERATOR_HEADER, name);
+        }
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, format!("Bearer {}", token.reveal()));
         }

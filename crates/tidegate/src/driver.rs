@@ -21,7 +21,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tidegate_core::director::learned::LearnedCluster;
-use tidegate_core::director::{Cause, CheckDue, Director, Event, HEARTBEAT, TICK_MIN};
+use tidegate_core::director::{Cause, CheckDue, Concerned, Director, Event, HEARTBEAT, TICK_MIN};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{
     AdminState, AgentNews, AgentState, ChangeError, CheckConfig, CheckFailure, CheckId,
@@ -30,6 +30,7 @@ use tidegate_core::topology::{
 use tidegate_proxy::{Shared, Sleep};
 use tokio::sync::{Notify, oneshot};
 
+use crate::events::About;
 use crate::output::Output;
 use crate::reads::{ReadNode, Reads, WantedReads};
 use crate::rungs::{KeyWatch, RungWatch};
@@ -434,8 +435,10 @@ impl Running {
             }
         }
         while let Some(event) = parts.director.poll_event() {
-            let (name, text) = describe(event, &parts.director.topology());
-            parts.output.event(name, &text);
+            let topology = parts.director.topology();
+            let about = concerned(event, &topology);
+            let (name, text) = describe(event, &topology);
+            parts.output.event_about(name, about, &text);
         }
         let ejections = parts.director.ejections();
         self.stats.ejections.store(ejections, Ordering::Relaxed);
@@ -483,11 +486,23 @@ impl Running {
             });
             for (event, text) in [("rung", said), ("wrong_key", key)] {
                 if let Some(text) = text {
+                    let about = About::node(&node.name, &topology.site(node.site).name);
                     let text = format!("node {}: {text}", node.name);
-                    parts.output.event(event, &text);
+                    parts.output.event_about(event, about, &text);
                 }
             }
         }
+    }
+}
+
+/// What an event concerns.
+fn concerned(event: Event, topology: &Topology) -> About<'_> {
+    match event.concerns() {
+        Concerned::Node(id) => {
+            let node = topology.node(id);
+            About::node(&node.name, &topology.site(node.site).name)
+        }
+        Concerned::Site(id) => About::site(&topology.site(id).name),
     }
 }
 

@@ -24,8 +24,10 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Events that say that something does not work.
 const ERRORS: &[&str] = &[
     "certificate_failed",
+    "errors",
     "fail_open",
     "not_listening",
+    "refusals",
     "reload_failed",
     "stands_still",
     "upgrade_failed",
@@ -59,6 +61,7 @@ const WARNINGS: &[&str] = &[
     "soft_limit_ignored",
     "source_failed",
     "unmarked",
+    "webhook_failed",
     "upgrade_needed",
     "wrong_key",
 ];
@@ -80,7 +83,8 @@ pub(crate) fn error(text: &str) -> Entry {
     Entry::new(IDENTIFIER, Priority::Error, text)
 }
 
-fn priority(event: &str) -> Priority {
+/// How much an event of this name matters.
+pub(crate) fn priority(event: &str) -> Priority {
     match event {
         it if ERRORS.contains(&it) => Priority::Error,
         it if WARNINGS.contains(&it) => Priority::Warning,

@@ -12,6 +12,7 @@ mod demo;
 mod discovery;
 mod doctor;
 mod driver;
+mod events;
 mod exposition;
 mod failure;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -47,6 +48,7 @@ mod text;
 mod token;
 mod top;
 mod upgrade;
+mod webhook;
 
 use std::process::ExitCode;
 

@@ -4,32 +4,42 @@
 //! A number that is not known is null, never zero. Times are seconds, sizes are bytes, counts
 //! run from the start of the process.
 
+mod access;
 mod agent;
 mod certificates;
 mod checks;
+mod events;
 mod headline;
 mod history;
 mod moves;
+mod nodes;
+mod overview;
 mod reload;
+mod requests;
 mod sources;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
-use tidegate_core::topology::discovered::Announced;
 
+pub(crate) use access::AccessModel;
 pub(crate) use agent::AgentStatus;
 pub(crate) use certificates::CertificateStatus;
 pub(crate) use checks::{CheckStatus, ServicesStatus};
+pub(crate) use events::{EventLevel, EventModel, Events};
 pub(crate) use headline::{Headline, Level, Problem};
 pub(crate) use history::{HistoryModel, NodeHistory, SiteHistory};
 pub(crate) use moves::{BestMove, WhyMoves};
+pub(crate) use nodes::{AddedNode, AddedNodes, NodeEdited, NodeRequest, NodeSettings, NodeWeight};
+pub(crate) use overview::{Overview, OverviewNode, OverviewRecent, OverviewSite, Short};
 pub(crate) use reload::{PlanLine, Reloaded};
+pub(crate) use requests::{Decision, LastRequests};
 pub(crate) use sources::{LeftOutStatus, SourceEventStatus, SourceStatus};
 
 /// The header that a runtime override must carry if there is no token.
 pub(crate) const OVERRIDE_HEADER: &str = "tidegate-override";
+/// The header in which an operator's program names the operator: a name for the list of events, no proof of anything.
+pub(crate) const OPERATOR_HEADER: &str = "tidegate-operator";
 /// The path at which front-ends ask each other for their requests.
 pub(crate) const EXCHANGE: &str = "/api/culprits/requests";
 /// Most kinds of requests that a sentence names.
@@ -215,6 +225,12 @@ pub(crate) struct SiteStatus {
     pub(crate) fail_open: bool,
     /// The last seconds.
     pub(crate) recent: Recent,
+    /// How long it has been refusing requests for want of room; null if it does not.
+    #[serde(default)]
+    pub(crate) refusing_seconds: Option<f64>,
+    /// How long requests to it have been failing; null if they do not.
+    #[serde(default)]
+    pub(crate) failing_seconds: Option<f64>,
     /// Rejected requests per second of the last seconds, by reason.
     #[serde(default)]
     pub(crate) refused: BTreeMap<String, f64>,
@@ -409,6 +425,8 @@ pub(crate) enum Why {
     Site(Box<WhySite>),
     /// Why a class is slow.
     Class(Box<WhyClass>),
+    /// What became of a request.
+    Request(Box<Decision>),
 }
 
 /// Why a node gets what it gets.
@@ -478,41 +496,6 @@ pub(crate) struct WhySiteNode {
     pub(crate) terms: Vec<TermStatus>,
 }
 
-/// A request that has ended, and why it went where it went.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Decision {
-    /// Since its head was read.
-    pub(crate) seconds_ago: f64,
-    /// The beginning of its path.
-    pub(crate) path: String,
-    /// The status that was sent.
-    pub(crate) status: u16,
-    /// The node that had it last; null if none had it.
-    pub(crate) node: Option<String>,
-    /// Nodes that it was tried at.
-    pub(crate) tries: u32,
-    /// Nodes that were compared.
-    pub(crate) compared: Option<u32>,
-    /// The chosen node's score; null if the policy compares nothing.
-    pub(crate) score: Option<f64>,
-    /// Age of the load record that the choice rests on; null without one.
-    pub(crate) load_age_seconds: Option<f64>,
-    /// Own requests in flight at the node, this one included.
-    pub(crate) in_flight: Option<u32>,
-    /// Whether it went to its session's node, and why not; null if it is of no session that sticks.
-    pub(crate) sticky: Option<String>,
-    /// The class whose throttle it met; null if there was none, or it is released.
-    pub(crate) throttle: Option<String>,
-    /// How long that held it; null if it did not.
-    pub(crate) held_seconds: Option<f64>,
-    /// By how much a delay experiment delayed it; null if it did not.
-    pub(crate) experiment_seconds: Option<f64>,
-    /// From its head to its end.
-    pub(crate) duration_seconds: f64,
-    /// Why it did not end with the node's own answer.
-    pub(crate) reason: Option<String>,
-}
-
 /// One number that a decision rests on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TermStatus {
@@ -536,84 +519,6 @@ pub(crate) struct Overridden {
     /// What the override has done to the site; null if it goes on as before.
     #[serde(default)]
     pub(crate) warning: Option<String>,
-}
-
-/// A node that an operator has added.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct AddedNode {
-    /// Its name.
-    pub(crate) name: String,
-    /// Where it serves HTTP.
-    pub(crate) address: SocketAddr,
-    /// Its site.
-    pub(crate) site: String,
-    /// Its share relative to others.
-    pub(crate) weight: f32,
-}
-
-impl AddedNode {
-    /// Most nodes of operators.
-    pub(crate) const MAX: usize = 10_000;
-
-    /// Whether there can be such a node.
-    ///
-    /// # Errors
-    /// Why not.
-    pub(crate) fn fit(&self) -> Result<(), String> {
-        let announced = Announced {
-            name: self.name.clone(),
-            address: self.address,
-            weight: self.weight,
-        };
-        announced.check().map_err(|unfit| unfit.to_string())
-    }
-}
-
-/// `GET /api/nodes`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct AddedNodes {
-    /// Those that operators have added.
-    pub(crate) nodes: Vec<AddedNode>,
-}
-
-/// What `POST /api/nodes` is given.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct NodeRequest {
-    /// Its name.
-    pub(crate) name: String,
-    /// Where it serves HTTP.
-    pub(crate) address: SocketAddr,
-    /// Its site; null where there is one only.
-    #[serde(default)]
-    pub(crate) site: Option<String>,
-    /// Its share relative to others; null: 1.
-    #[serde(default)]
-    pub(crate) weight: Option<f32>,
-}
-
-/// What `POST /api/nodes/NAME` is given; null: as it was.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct NodeSettings {
-    /// Where it serves HTTP.
-    pub(crate) address: Option<SocketAddr>,
-    /// Its site.
-    pub(crate) site: Option<String>,
-    /// Its share relative to others.
-    pub(crate) weight: Option<f32>,
-}
-
-/// `POST /api/nodes`, `POST` and `DELETE /api/nodes/NAME`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct NodeEdited {
-    /// The node as it is now, or was.
-    pub(crate) node: AddedNode,
-    /// Whether that outlives a restart.
-    pub(crate) kept: bool,
-    /// Why not.
-    pub(crate) note: Option<String>,
 }
 
 /// `POST /api/upgrade`.

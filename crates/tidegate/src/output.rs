@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tidegate_proxy::{Entry, Journal};
 use tidegate_remote::clock;
 
+use crate::events::{About, EventLog};
 use crate::journal;
 
 /// Events that wait to be written; one more is dropped and counted.
@@ -102,6 +103,8 @@ pub(crate) struct Output {
     pub(crate) json: bool,
     /// Events are dropped.
     pub(crate) quiet: bool,
+    /// Where events are kept besides; none: nowhere.
+    pub(crate) log: Option<&'static EventLog>,
 }
 
 impl Output {
@@ -109,7 +112,17 @@ impl Output {
     pub(crate) const QUIET: Self = Self {
         json: false,
         quiet: true,
+        log: None,
     };
+
+    /// The same, and events are kept as well.
+    #[must_use]
+    pub(crate) fn keeping(self, log: &'static EventLog) -> Self {
+        Self {
+            log: Some(log),
+            ..self
+        }
+    }
 
     /// A result: the text for people, or the value for programs.
     pub(crate) fn result(self, text: &str, value: &impl Serialize) -> io::Result<()> {
@@ -155,16 +168,34 @@ impl Output {
 
     /// Something that happened and when, for those that watch. That none does is no error.
     pub(crate) fn event(self, event: &str, text: &str) {
+        self.event_about(event, About::default(), text);
+    }
+
+    /// The same, with what it concerns.
+    pub(crate) fn event_about(self, event: &str, about: About<'_>, text: &str) {
+        if let Some(log) = self.log {
+            log.add(event, about, text);
+        }
         if self.quiet {
             return;
         }
         let time = now();
         let line = if self.json {
-            json!({ "time": time, "event": event, "message": text }).to_string()
+            let mut line = json!({ "time": time, "event": event, "message": text });
+            for (name, value) in about.fields() {
+                line[name] = value.into();
+            }
+            line.to_string()
         } else {
             format!("{time} {text}")
         };
-        let entry = self.journal().map(|_| journal::event(event, text));
+        let entry = self.journal().map(|_| {
+            let mut entry = journal::event(event, text);
+            for (name, value) in about.fields() {
+                entry.field(name, value);
+            }
+            entry
+        });
         let said = Said { line, entry };
         match EVENTS.get() {
             None => say(&said),

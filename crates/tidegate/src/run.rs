@@ -20,6 +20,7 @@
 
 mod admin_socket;
 mod log_events;
+mod parts;
 mod reading;
 mod settings;
 mod watchdog;
@@ -34,14 +35,9 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tidegate_core::director::Director;
 use tidegate_core::load::LoadTable;
-use tidegate_core::throttle::SetBy;
-use tidegate_core::topology::{ClusterChange, Edit};
+use tidegate_core::topology::ClusterSpec;
 use tidegate_culprits::live::Watch;
-use tidegate_culprits::names::ClassNames;
-use tidegate_proxy::{
-    DelayExperiments, LoadReports, PortSharing, Ports, Proxy, ProxyConfig, ProxyError, Shared,
-    Stats, Throttling, WorkerFailure,
-};
+use tidegate_proxy::{PortSharing, Ports, Proxy, ProxyError, WorkerFailure};
 use tidegate_remote::clock;
 use tokio::net::TcpListener;
 use tokio::signal::unix::SignalKind;
@@ -49,16 +45,17 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::acme::Certificates;
+use crate::admin::history::HistoryKeeper;
 use crate::admin::plane::{Plane, Window};
 use crate::admin::{Access, server};
-use crate::config::throttle::Throttled;
-use crate::config::{Admin, Config, Culprits, FrontEnd, state_folder};
+use crate::config::{Admin, Config, Culprits, FrontEnd, WebhookConfig, state_folder};
 use crate::culprits::front_end;
 use crate::culprits::heard::Heard;
 use crate::culprits::peers::Peers;
 use crate::discovery::Discovery;
 use crate::discovery::book::SourceBook;
-use crate::driver::{Ask, Driver, DriverParts};
+use crate::driver::Driver;
+use crate::events::EventLog;
 use crate::failure::Failure;
 use crate::learned::{Gatherer, Keeper, Learned};
 use crate::moves;
@@ -68,18 +65,16 @@ use crate::overrides_file::OverridesFile;
 use crate::peer_auth::{Identity, PeerGate, PeerKey};
 use crate::privilege::{self, Kept};
 use crate::probe;
-use crate::reads::Reads;
-use crate::reload::requests::{held_max, share_open_files};
-use crate::reload::{self, Begun, DrainTimes, LiveCluster, Reach, Specs};
-use crate::resources::Resources;
+use crate::reload::requests::share_open_files;
+use crate::reload::{self, Begun, DrainTimes, LiveCluster, Specs};
 use crate::signals::{Stop, listen};
 use crate::state::StateFolder;
 use crate::upgrade::successor::wait_for_loads;
-use crate::upgrade::{
-    self, Desk, Given, GivenSockets, Program, Role, Succession, Successor, Upgrader, notify,
-};
+use crate::upgrade::{self, Given, Program, Role, Succession, Successor, Upgrader, notify};
+use crate::webhook;
 
 use admin_socket::{AdminSocket, ListenerCopy};
+use parts::{apply_overrides, driver_parts, reach, seen, shared, start_proxy, withhold};
 use reading::loads;
 use settings::{proxy_config, reader_options};
 
@@ -99,6 +94,7 @@ pub(crate) fn run(
     sharing: PortSharing,
     output: Output,
 ) -> Result<(), Failure> {
+    let output = output.keeping(EventLog::of_process());
     let program = Program::of_this_process();
     let given = Given::receive()?;
     let mut config = config;
@@ -193,6 +189,20 @@ impl Start {
             withheld: Vec::new(),
         }
     }
+
+    /// A director that goes on from what was learned, with nodes that are on their way between sites.
+    fn director(
+        &mut self,
+        cluster: ClusterSpec,
+        seed: u64,
+        table: &LoadTable,
+        output: Output,
+    ) -> Result<Director, Failure> {
+        let mut director = Director::new(cluster, seed);
+        withhold(&mut director, table, std::mem::take(&mut self.withheld))?;
+        self.learned.begin(&mut director, table, output);
+        Ok(director)
+    }
 }
 
 /// Why a front-end ends.
@@ -207,12 +217,11 @@ enum Ending {
 
 async fn serve(
     admin: Admin,
-    front_end: FrontEnd,
-    start: Start,
+    mut front_end: FrontEnd,
+    mut start: Start,
     program: std::io::Result<Program>,
     output: Output,
 ) -> Result<(), Failure> {
-    let mut start = start;
     // Signals first: one that comes while we start is not lost.
     let mut stop = Stop::new()?;
     let mut hang_up = listen(SignalKind::hangup())?;
@@ -224,13 +233,14 @@ async fn serve(
     let at_start = DrainTimes::of(&front_end.timeouts);
     let (peers, access) = exchange(&admin, front_end.culprits.as_ref())?;
     let (upgrades, is_successor) = (start.given.upgrades, start.given.is_successor);
-    let mut front_end = front_end;
+    let webhook = front_end.webhook.take().zip(output.log);
     let keeper = Keeper::new(start.folder.as_ref(), front_end.culprits.is_some(), output);
     start.learned = keeper.recall(start.given.learned.as_ref(), start.given.costs.take());
     let discovery = discover(&mut front_end, &mut start, output).await?;
     let mut running = Running::start(front_end, start, output)?;
     running.say(&operators.listener, output);
     running.look_around(peers, output);
+    running.send_events(webhook, output);
     running.discover(discovery);
     running.watch_log(output);
     let no_change = (is_successor.then(|| running.plane.upgrades.close())).flatten();
@@ -402,6 +412,7 @@ fn exchange(admin: &Admin, culprits: Option<&Culprits>) -> Result<(Peers, Access
     let gate = key.map(|key| PeerGate::new(key, identity)).transpose();
     let access = Access {
         token: admin.token.clone(),
+        read_token: admin.read_token.clone(),
         peers: gate.map_err(no_randomness)?,
         identity: Some(identity),
     };
@@ -419,6 +430,7 @@ async fn end(running: Running, drain: Duration, mut stop: Stop, output: Output) 
         driver,
         watch,
         keeper,
+        history,
         plane,
         ..
     } = running;
@@ -427,6 +439,7 @@ async fn end(running: Running, drain: Duration, mut stop: Stop, output: Output) 
         watch.keep();
     }
     keeper.end(&gatherer).await;
+    history.end(&plane).await;
     proxy.begin_drain();
     output.event(
         "draining",
@@ -485,6 +498,8 @@ pub(crate) struct Running {
     pub(crate) plane: Arc<Plane>,
     /// Where what is learned of nodes is kept.
     pub(crate) keeper: Keeper,
+    /// Where the history is kept.
+    pub(crate) history: HistoryKeeper,
     /// Upgrades that are asked for; none once something carries them out.
     pub(crate) upgrades: Option<upgrade::Requests>,
 }
@@ -496,18 +511,16 @@ impl Running {
         mut start: Start,
         output: Output,
     ) -> Result<Self, Failure> {
-        let (begun, kept, given, folder) = (start.begun, start.kept, start.given, start.folder);
-        let proxy_config = proxy_config(&front_end, kept);
+        let proxy_config = proxy_config(&front_end, start.kept);
         let how = (reader_options(&front_end), front_end.pace);
         let (cluster, culprits) = (front_end.cluster, front_end.culprits);
         let (names, throttles) = (front_end.class_names, front_end.throttles);
-        let (sites, nodes) = (cluster.sites.len(), cluster.nodes.len());
+        let sites = cluster.sites.len();
         let specs: Specs = Arc::new(ArcSwap::from_pointee(cluster.sites.clone()));
-        let table = LoadTable::new(nodes, sites).grouped(&cluster.groups);
-        let mut director = Director::new(cluster, proxy_config.seed);
-        let keeper = Keeper::new(folder.as_ref(), culprits.is_some(), output);
-        withhold(&mut director, &table, start.withheld)?;
-        start.learned.begin(&mut director, &table, output);
+        let table = LoadTable::new(cluster.nodes.len(), sites).grouped(&cluster.groups);
+        let keeper = Keeper::new(start.folder.as_ref(), culprits.is_some(), output);
+        let director = start.director(cluster, proxy_config.seed, &table, output)?;
+        let (begun, kept, given, folder) = (start.begun, start.kept, start.given, start.folder);
         let shared = shared(&proxy_config, table, &director, sites);
         let kept_file = OverridesFile::new(front_end.overrides_file);
         apply_overrides(&shared.throttles, throttles, &kept_file, &names, output)?;
@@ -522,8 +535,8 @@ impl Running {
         kept.settle()?;
         let traces = Exporter::begin(proxy.traced(), front_end.traces.otlp, output);
         let seen = seen(&mut proxy, &shared, &resources, &mut start.learned);
-        let watch = culprits.map(|it| front_end::watch(it, seen, folder.as_ref(), output));
-        let watch = watch.transpose()?;
+        let watched = |it| front_end::watch(it, seen, folder.as_ref(), output);
+        let watch = culprits.map(watched).transpose()?;
         let (probes, due) = mpsc::channel(probe::WAITING_MAX);
         let parts = driver_parts(director, &shared, &reads, probes, output);
         let driver = Driver::spawn(parts).map_err(|error| Failure::Failed(error.to_string()))?;
@@ -558,6 +571,7 @@ impl Running {
             moves,
             upgrades: desk,
             is_succeeded: AtomicBool::new(false),
+            output,
         });
         Ok(Self {
             proxy,
@@ -565,6 +579,7 @@ impl Running {
             watch,
             plane,
             keeper,
+            history: HistoryKeeper::new(folder.as_ref()),
             upgrades: Some(upgrades),
         })
     }
@@ -587,9 +602,17 @@ impl Running {
         }
         tokio::spawn(Arc::clone(&self.plane.certificates).run(output));
         tokio::spawn(self.keeper.clone().run(self.gatherer()));
+        tokio::spawn(self.history.clone().run(Arc::clone(&self.plane)));
         let Some(watch) = &self.watch else { return };
         let changes = self.plane.cluster.as_ref().map(|it| it.peers());
         tokio::spawn(peers.follow(changes, watch.asks(), output, clock::now));
+    }
+
+    /// Begins to send events to the operator's server, if there is one.
+    fn send_events(&self, webhook: Option<(WebhookConfig, &'static EventLog)>, output: Output) {
+        if let Some((config, log)) = webhook {
+            tokio::spawn(webhook::run(log, config, output));
+        }
     }
 
     /// Begins to follow the sources of nodes.
@@ -635,130 +658,6 @@ impl Running {
             output.event("reading", &text);
         }
     }
-}
-
-/// Keeps requests from these nodes from the first one on.
-fn withhold(director: &mut Director, table: &LoadTable, nodes: Vec<String>) -> Result<(), Failure> {
-    let edits = nodes.into_iter().map(Edit::WithholdNode).collect();
-    let changed = director.handle_change(&ClusterChange { edits }, table);
-    changed.map_err(|error| Failure::Failed(format!("cannot start: {error}")))
-}
-
-/// Starts the data plane, with the sockets that are given for its listeners.
-fn start_proxy(
-    config: ProxyConfig,
-    shared: &Arc<Shared>,
-    mut given: GivenSockets,
-    output: Output,
-) -> Result<Proxy, Failure> {
-    let listeners = config.listeners.iter();
-    let adopted = listeners.map(|it| given.take(Role::Listener, it.address));
-    let adopted = adopted.collect();
-    given.close_rest(output);
-    let proxy = Proxy::start_with(config, Arc::clone(shared), adopted);
-    proxy.map_err(|error| proxy_failure(&error))
-}
-
-/// What discovery of culprits looks at.
-fn seen(
-    proxy: &mut Proxy,
-    shared: &Arc<Shared>,
-    resources: &Arc<Resources>,
-    learned: &mut Learned,
-) -> front_end::WatchedParts {
-    front_end::WatchedParts {
-        handed_over: learned.for_discovery(),
-        observed: proxy.observed(),
-        shared: Arc::clone(shared),
-        resources: Arc::clone(resources),
-    }
-}
-
-/// What the driver works on.
-fn driver_parts(
-    director: Director,
-    shared: &Arc<Shared>,
-    reads: &Arc<Reads>,
-    probes: mpsc::Sender<Ask>,
-    output: Output,
-) -> DriverParts {
-    DriverParts {
-        director,
-        shared: Arc::clone(shared),
-        reads: Arc::clone(reads),
-        probes,
-        output,
-        clock: clock::now,
-    }
-}
-
-/// What a change of the cluster reaches.
-fn reach(
-    driver: &Driver,
-    proxy: &Proxy,
-    shared: &Arc<Shared>,
-    specs: &Specs,
-    resources: &Arc<Resources>,
-    upgrades: &Desk,
-    output: Output,
-) -> Reach {
-    Reach {
-        driver: driver.overrides(),
-        shared: Arc::clone(shared),
-        sites: proxy.site_setter(),
-        requests: proxy.request_setter(),
-        log: proxy.log_reopener(),
-        listeners: proxy.listener_setter(),
-        certificates: Arc::default(),
-        traces: None,
-        specs: Arc::clone(specs),
-        resources: Arc::clone(resources),
-        upgrades: upgrades.clone(),
-        culprits: None,
-        output,
-    }
-}
-
-/// What the data plane shares with all else.
-fn shared(
-    config: &ProxyConfig,
-    table: LoadTable,
-    director: &Director,
-    sites: usize,
-) -> Arc<Shared> {
-    let nodes = table.nodes();
-    let table = Arc::new(table);
-    Arc::new(Shared {
-        load_reports: Arc::new(LoadReports::new(Arc::clone(&table))),
-        table,
-        topology: Arc::new(ArcSwap::new(director.topology())),
-        room_freed: Arc::default(),
-        wake_up: Arc::default(),
-        news: Arc::default(),
-        throttles: Arc::new(Throttling::new(held_max(&config.limits))),
-        delay_experiments: Arc::new(DelayExperiments::new(held_max(&config.limits) / 2)),
-        stats: Arc::new(Stats::new(config.workers, sites, nodes)),
-    })
-}
-
-/// Throttles the classes of the configuration, and then as operators have set before: theirs is the
-/// later word.
-fn apply_overrides(
-    throttling: &Throttling,
-    configured: Vec<Throttled>,
-    kept: &OverridesFile,
-    names: &ClassNames,
-    output: Output,
-) -> Result<(), Failure> {
-    let now = clock::now();
-    for Throttled { class, limits } in configured {
-        let set = throttling.set(class, limits, SetBy::Config, None, now);
-        set.map_err(|error| Failure::Usage(format!("[[throttle]]: {error}")))?;
-    }
-    for text in kept.load(throttling, names, now) {
-        output.event("overrides", &text);
-    }
-    Ok(())
 }
 
 /// SIGHUP: the file is read again.

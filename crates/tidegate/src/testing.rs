@@ -19,6 +19,7 @@ use tidegate_remote::udp::key_file::Master;
 
 use crate::admin::plane::{Plane, Window};
 use crate::driver::{Driver, DriverParts};
+use crate::events::EventLog;
 use crate::key_file;
 use crate::otlp::Exporter;
 use crate::output::Output;
@@ -106,6 +107,7 @@ pub(crate) fn driver() -> (Driver, Arc<Shared>) {
         output: Output {
             json: false,
             quiet: false,
+            log: None,
         },
         clock: tidegate_remote::clock::now,
     });
@@ -181,6 +183,7 @@ pub(crate) fn plane() -> (Driver, Arc<Plane>) {
         moves: None,
         upgrades: crate::upgrade::desk(0).0,
         is_succeeded: AtomicBool::new(false),
+        output: Output::QUIET.keeping(EventLog::of_process()),
         draining: AtomicBool::new(false),
     };
     (driver, Arc::new(plane))

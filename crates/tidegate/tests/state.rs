@@ -143,7 +143,11 @@ impl Scene {
         let files = std::fs::read_dir(&self.state).unwrap();
         let files = files.map(|it| it.unwrap().file_name());
         files
-            .filter(|it| it != "lock" && !it.to_string_lossy().starts_with("nodes.learned"))
+            .filter(|it| {
+                let name = it.to_string_lossy();
+                let others = ["lock", "nodes.learned", "history.json"];
+                !others.iter().any(|other| name.starts_with(other))
+            })
             .count()
     }
 }

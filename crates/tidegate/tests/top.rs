@@ -139,7 +139,7 @@ fn keys_are_obeyed_and_the_terminal_is_given_back() {
     top.press("?");
     // Another size has all of it drawn anew.
     top.resize(140, 40);
-    top.wait_for("rung");
+    top.wait_for("load age");
     top.press("p");
     top.wait_for("paused");
     top.press("q");

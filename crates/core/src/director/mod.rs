@@ -110,6 +110,40 @@ pub enum Event {
     Left(NodeId),
 }
 
+/// What an event is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Concerned {
+    /// A node.
+    Node(NodeId),
+    /// A site.
+    Site(SiteId),
+}
+
+impl Event {
+    /// What it is about.
+    pub fn concerns(&self) -> Concerned {
+        match *self {
+            Self::FailOpen(site) | Self::FailClosed(site) => Concerned::Site(site),
+            Self::Ejected(node, _)
+            | Self::Returned(node)
+            | Self::CheckFailed(node, ..)
+            | Self::CheckPassed(node, _)
+            | Self::ServicesFailed(node, _)
+            | Self::ServicesPassed(node)
+            | Self::SoftLimitCrossed(node, _)
+            | Self::SoftLimitIgnored(node, _)
+            | Self::SoftLimitCleared(node)
+            | Self::SlowStart(node)
+            | Self::FullShare(node)
+            | Self::Admin(node, _)
+            | Self::AgentDown(node)
+            | Self::AgentUp(node)
+            | Self::AgentState(node, _)
+            | Self::Left(node) => Concerned::Node(node),
+        }
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Director {

@@ -1,7 +1,9 @@
 //! How often nodes' loads are read, and how often the director thinks: as often as decisions can use, and no more.
 //!
 //! ```text
-//! worth = S / 8           a record that is half as old on average has lost 3 % of its weight in `auto`, exp(-age / 2S)
+//! worth = max(S / 8, P P / S), P = 1 ms
+//!                         a record that is S / 16 old on average has lost 3 % of its weight in `auto`, exp(-age / 2S);
+//!                         where S is shorter than P, by S / P of the decisions at best is a record still of use
 //! apart = 1 / lambda      of the reads between two decisions, of whatever site, only the last is of use
 //! need  = max(worth, apart), 50 ms at most    of a site with requests; 0 while it is pressed
 //! read  = clamp(least need of all sites, shortest, 100 ms)
@@ -39,6 +41,8 @@ const STEP: Duration = Duration::from_millis(50);
 const READS_PER_SERVICE: f64 = 8.0;
 /// A site is pressed for so long after a request found no room.
 const PRESSED: Duration = Duration::from_secs(1);
+/// P, seconds: reads of requests that are shorter follow the part of decisions that a record is of use for.
+const SHORT: f64 = 1e-3;
 /// Fewer own requests per second are none.
 const RATE_MIN: f64 = 0.1;
 
@@ -108,7 +112,7 @@ impl SitePace {
         if site.arrivals < RATE_MIN {
             return None;
         }
-        let worth = site.service / READS_PER_SERVICE;
+        let worth = (site.service / READS_PER_SERVICE).max(SHORT * SHORT / site.service);
         let need = worth.max(1.0 / lambda);
         // What is no time is none.
         Some(Duration::try_from_secs_f64(need).map_or(STEP, |it| it.min(STEP)))
@@ -167,7 +171,11 @@ mod tests {
             // Nor is a record that is young beside a request.
             (10.0, 10_000.0, 1.25),
             (80.0, 10_000.0, 10.0),
-            (2.0, 4_000.0, 0.25),
+            (2.0, 4_000.0, 0.5),
+            // Of requests that are over before the next read it serves few.
+            (1.0, 10_000.0, 1.0),
+            (0.1, 10_000.0, 10.0),
+            (0.0, 10_000.0, 50.0),
             (10.0, 1.0, 50.0),
             (60_000.0, 1e9, 50.0),
         ] {

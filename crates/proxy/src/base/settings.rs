@@ -183,6 +183,11 @@ impl Settings {
         (config.forwarded.traceparent, config.traces)
     }
 
+    /// Whether clients learn by what their requests are known.
+    pub(crate) fn names_requests(&self) -> bool {
+        self.config.borrow().id_header
+    }
+
     /// How many of them.
     pub(crate) fn recent(&self) -> usize {
         self.config.borrow().recent

@@ -76,6 +76,7 @@ fields! {
         Throttle = "throttle": "the [throttled](throttles.md) class that it met";
         Held = "held_us": "how long that held it";
         Experiment = "experiment_us": "by how much a delay experiment on its class ([culprits](culprits.md)) delayed it";
+        Id = "id": "by what `tidegate why ID` and the page find it among the last requests, and, with `id_header`, its client";
         Reason = "reason": "why it did not end with the node's own answer, see below";
     }
 }

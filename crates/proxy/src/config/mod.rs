@@ -298,6 +298,8 @@ pub struct LogConfig {
     pub target: LogTarget,
     /// How many of the last requests each worker remembers for `why`; 0: none.
     pub recent: usize,
+    /// Give each answer its request's id in `x-tidegate-request`.
+    pub id_header: bool,
 }
 
 impl Default for LogConfig {
@@ -307,6 +309,7 @@ impl Default for LogConfig {
             fields: LogFields::default(),
             target: LogTarget::default(),
             recent: 256,
+            id_header: false,
         }
     }
 }

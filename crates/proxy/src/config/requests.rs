@@ -20,6 +20,8 @@ pub struct RequestConfig {
     pub log_fields: LogFields,
     /// How many of the last requests each worker remembers for `why`; 0: none.
     pub recent: usize,
+    /// Give each answer its request's id in `x-tidegate-request`.
+    pub id_header: bool,
     /// Which of them are traced.
     pub traces: TraceConfig,
 }
@@ -28,7 +30,7 @@ impl RequestConfig {
     /// Whether something is to be done with each answer's head.
     pub(crate) fn looks_at_answers(&self) -> bool {
         let logged = self.log == LogFormat::Json && self.log_fields.are_of_response();
-        self.node_header || logged
+        self.node_header || self.id_header || logged
     }
 
     /// Whether something is to be done with the trace that a request belongs to.

@@ -369,6 +369,7 @@ fn take_requests(config: &mut ProxyConfig) -> RequestConfig {
         log: config.log.format,
         log_fields: config.log.fields.clone(),
         recent: config.log.recent,
+        id_header: config.log.id_header,
         traces: config.traces,
     }
 }

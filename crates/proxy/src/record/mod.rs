@@ -2,6 +2,7 @@
 //! culprits reads.
 
 pub(crate) mod hedged;
+pub(crate) mod id;
 pub(crate) mod log;
 pub(crate) mod mirrored;
 pub(crate) mod observed;
@@ -13,6 +14,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use id::RequestIds;
 use log::{Line, Logger, Recent, Ring, Tail};
 use observed::Observer;
 use stats::WorkerStats;
@@ -26,6 +28,8 @@ pub(crate) struct WorkerRecord {
     stats: Arc<WorkerStats>,
     logger: RefCell<Logger>,
     traces: RefCell<TraceSink>,
+    /// By what its requests are known.
+    pub(crate) ids: RequestIds,
     /// The discovery of culprits, if it runs.
     pub(crate) observer: Option<Rc<Observer>>,
 }
@@ -33,7 +37,7 @@ pub(crate) struct WorkerRecord {
 impl WorkerRecord {
     pub(crate) fn new(
         stats: Arc<WorkerStats>,
-        (logger, traces): (Logger, TraceSink),
+        (logger, traces, ids): (Logger, TraceSink, RequestIds),
         recent: usize,
         observer: Option<Rc<Observer>>,
     ) -> Self {
@@ -41,6 +45,7 @@ impl WorkerRecord {
             stats,
             logger: RefCell::new(logger),
             traces: RefCell::new(traces),
+            ids,
             observer,
         };
         if let Ok(mut kept) = record.stats().recent.lock() {

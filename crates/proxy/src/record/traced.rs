@@ -170,6 +170,11 @@ pub(crate) struct TracedEnd<'a> {
 }
 
 impl Trace {
+    /// Its number.
+    pub(crate) fn trace(&self) -> TraceId {
+        self.request.trace
+    }
+
     /// A request of this parent has come, whose own span this is.
     pub(crate) fn begin<B>(
         parent: &TraceParent,

@@ -5,7 +5,7 @@
 use std::rc::Rc;
 
 use http::uri::PathAndQuery;
-use http::{HeaderMap, Request, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
 use tidegate_core::classes::Words;
 use tidegate_core::picker::{Outcome, Ticket};
 use tidegate_core::throttle::ThrottleId;
@@ -20,6 +20,9 @@ use crate::record::reason::Reason;
 use crate::record::traced::{Trace, TracedHead};
 use crate::refusal::Form;
 use crate::wire::trace::{SpanId, TraceParent};
+
+/// The header by which a client learns its request's id.
+const REQUEST: HeaderName = HeaderName::from_static("x-tidegate-request");
 
 /// See the module.
 pub(crate) struct RequestGuard {
@@ -175,9 +178,15 @@ impl RequestGuard {
         Some(Moment { at: now, tick })
     }
 
-    /// The answer's head is as its client gets it.
-    pub(crate) fn log_answer(&mut self, headers: &HeaderMap) {
+    /// The answer's head is as its client gets it, but for the request's id.
+    pub(crate) fn log_answer(&mut self, headers: &mut HeaderMap) {
         if let Some((client, state)) = &mut self.inner {
+            if client.connection.settings.names_requests() {
+                let id = state.id(&client.worker).to_string();
+                if let Ok(id) = HeaderValue::try_from(id) {
+                    headers.insert(REQUEST, id);
+                }
+            }
             let fields = client.connection.settings.log_fields();
             state.line.answer(&fields, headers);
         }

@@ -14,6 +14,7 @@ use crate::gate::delay::Delayed;
 use crate::gate::throttle::Throttled;
 use crate::head::classify::SessionHash;
 use crate::record::hedged::Hedged;
+use crate::record::id::RequestId;
 use crate::record::log::{Line, Recent, Tail};
 use crate::record::reason::Reason;
 use crate::record::traced::{Trace, TracedEnd};
@@ -59,6 +60,8 @@ pub(crate) struct RequestState {
     pub(super) bytes: u64,
     /// Set with each head, where something reads them.
     pub(super) words: Words,
+    /// By what it is known, once that is wanted.
+    id: Option<RequestId>,
     /// Its number for discovery, until its end is written too.
     observed: Option<u64>,
     /// Its trace, if it is exported.
@@ -90,6 +93,7 @@ impl Default for RequestState {
             status: 0,
             bytes: 0,
             words: Words::default(),
+            id: None,
             observed: None,
             trace: None,
         }
@@ -139,6 +143,12 @@ impl RequestState {
     pub(crate) fn marks(&self) -> Marks {
         let throttled = self.throttled.as_ref();
         throttled.map_or(Marks::NONE, |throttled| throttled.rule().marks)
+    }
+
+    /// By what it is known.
+    #[inline]
+    pub(crate) fn id(&mut self, worker: &Worker) -> RequestId {
+        *self.id.get_or_insert_with(|| worker.base.record.ids.next())
     }
 
     /// Whether it gives way to all other classes.
@@ -226,6 +236,9 @@ impl RequestState {
         stats.bytes_in.add(uploaded);
         stats.bytes_out.add(self.bytes);
         stats.on_end(self.site, self.status, reason, duration_us);
+        if self.line.has_begun() || client.connection.settings.keeps_recent() {
+            self.id(worker);
+        }
         let ended = RequestEnd {
             ticket: self.ticket.as_ref(),
             throttled: self.throttled.as_ref(),
@@ -268,6 +281,7 @@ impl RequestState {
         let site = self.site.and_then(|site| topology.sites.get(site.index()));
         let node = ticket.and_then(|ticket| topology.nodes.get(ticket.node.index()));
         let tail = Tail {
+            id: self.id.unwrap_or_default(),
             status: self.status,
             bytes: self.bytes,
             bytes_in,
@@ -337,6 +351,8 @@ impl RequestState {
             ticket, throttled, ..
         } = *ended;
         let Recent {
+            id,
+            trace,
             at,
             duration,
             client,
@@ -351,6 +367,8 @@ impl RequestState {
             reason,
             words,
         } = recent;
+        *id = self.id.unwrap_or_default();
+        *trace = self.trace.as_ref().map(|it| it.trace());
         *at = self.arrived_at;
         *duration = now.since(self.arrived_at);
         *client = from;
@@ -367,6 +385,7 @@ impl RequestState {
     }
 
     fn reset(&mut self) {
+        self.id = None;
         self.upstream_us = None;
         self.answers = None;
         self.asked_at = None;

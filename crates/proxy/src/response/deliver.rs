@@ -147,7 +147,7 @@ pub(crate) fn routed(
     is_whole: bool,
 ) -> Response<ResponseBody> {
     let mut response = answer.map(ResponseBody::from);
-    guard.log_answer(response.headers());
+    guard.log_answer(response.headers_mut());
     let bytes = response.body().size_hint().lower();
     guard.answer(response.status().as_u16(), bytes, is_whole);
     settle_connection(&client.connection, &mut response);
@@ -169,7 +169,7 @@ pub(crate) fn refused(mut guard: RequestGuard, reason: Reason) -> Response<Respo
     if let Some(client) = guard.client() {
         settle_connection(&client.connection, &mut response);
     }
-    guard.log_answer(response.headers());
+    guard.log_answer(response.headers_mut());
     let bytes = response.body().size_hint().lower();
     let status = match reason.status().as_u16() {
         CLIENT_CLOSED => CLIENT_CLOSED,

@@ -28,6 +28,7 @@ use crate::gate::queue::{Queue, SharedQueues};
 use crate::gate::source::AllSources;
 use crate::gate::throttle::Throttles;
 use crate::record::WorkerRecord;
+use crate::record::id::RequestIds;
 use crate::record::log::Logger;
 use crate::record::observed::Observer;
 use crate::record::traced::TraceSink;
@@ -112,7 +113,7 @@ impl Worker {
         let cluster = Cluster::new(topology, picker, Arc::clone(stats));
         let record = WorkerRecord::new(
             Arc::clone(stats),
-            (logger, traces),
+            (logger, traces, RequestIds::new(index)),
             requests.load().recent,
             observer,
         );

@@ -1,7 +1,8 @@
 //! Which requests the admin interface answers. A request's head decides, before a byte of its body is read.
 //!
 //! * The two pages themselves and the two health checks: all of them, they say nothing of the cluster.
-//! * With a token configured, otherwise only those that carry it.
+//! * With a token configured, otherwise only those that carry it. A second one may be for those that only look:
+//!   with it every override is refused.
 //! * Other front-ends prove their right to fetch requests for culprit discovery, and nothing else, with a key
 //!   that is made from the token or has a file of its own (`peer_auth`). The answer says which process gave it.
 //! * Without a token (loopback only), those whose `Host` is an address or `localhost`: a page
@@ -19,7 +20,7 @@ use http_body_util::{BodyExt as _, Full};
 use tidegate_core::time::Timestamp;
 
 use super::api::{self, Answer};
-use crate::models::{EXCHANGE, OVERRIDE_HEADER};
+use crate::models::{AccessModel, EXCHANGE, OVERRIDE_HEADER};
 use crate::peer_auth::{self, Identity, PeerGate, Proven, Unproven};
 use crate::token::Token;
 
@@ -31,6 +32,8 @@ const LINES_EVERY: Duration = Duration::from_secs(60);
 pub(crate) struct Access {
     /// What requests must carry.
     pub(crate) token: Option<Token>,
+    /// What those may carry that only look.
+    pub(crate) read_token: Option<Token>,
     /// By what other front-ends are known.
     pub(crate) peers: Option<PeerGate>,
     /// By what they know this process; none where nothing is exchanged.
@@ -42,6 +45,8 @@ pub(crate) struct Access {
 pub(super) enum Right {
     /// What all may see.
     Open,
+    /// All that there is to see.
+    Read,
     /// Everything.
     All,
     /// [`EXCHANGE`]; the answer must say which process gave it, and be sealed for one that has proven its right.
@@ -90,11 +95,38 @@ impl Access {
         if bearer.is_some_and(|bearer| token.matches(bearer)) {
             return Ok(Right::All);
         }
+        let may_read = (self.read_token.as_ref()).zip(bearer);
+        if may_read.is_some_and(|(token, bearer)| token.matches(bearer)) {
+            // What front-ends fetch from each other names requests that are none of a reader's business.
+            return match matches!(head.method, Method::GET | Method::HEAD) && path != EXCHANGE {
+                true => Ok(Right::Read),
+                false => Err(refuse(
+                    StatusCode::FORBIDDEN,
+                    Some("a token that only reads"),
+                    "this token may look, and not give orders",
+                )),
+            };
+        }
         let why = match offered {
             Some(_) => "a wrong token",
             None => "no token",
         };
         Err(unauthorized(Some(why), gate, now))
+    }
+
+    /// What one with this right may do.
+    pub(super) fn shown(&self, right: &Right, by: String) -> Answer {
+        let token = match (right, &self.token) {
+            (_, None) => "none",
+            (Right::Read, _) => "read",
+            (_, Some(_)) => "full",
+        };
+        let access = AccessModel {
+            may_act: matches!(right, Right::All),
+            token: token.into(),
+            by,
+        };
+        api::json(StatusCode::OK, &access)
     }
 
     /// Says that an answer to a peer is this process's, proves it to one that has proven its right, and gives that the

@@ -15,11 +15,14 @@ use serde::de::DeserializeOwned;
 use tidegate_core::topology::{AdminState, NodeId, Topology};
 
 use super::culprits;
+use super::events;
 use super::history;
 use super::moves;
 use super::nodes;
+use super::overview;
 use super::page;
 use super::plane::Plane;
+use super::requests;
 use super::{metrics, status, throttles, why};
 use crate::exposition::Format;
 use crate::models::{ApiError, Overridden, Upgraded};
@@ -42,6 +45,7 @@ pub(super) fn takes_body(method: &Method, path: &str) -> bool {
             | "/api/moves/thaw"
     );
     let node = path.strip_prefix("/api/nodes/");
+    let node = node.map(|name| name.strip_suffix("/weight").unwrap_or(name));
     (words || node.is_some_and(|name| !name.contains('/'))) && *method == Method::POST
 }
 
@@ -79,6 +83,14 @@ pub(super) async fn answer(request: &Request<Bytes>, plane: &Arc<Plane>) -> Answ
             begin_experiment(plane, request.body()).await
         }
         _ if !reads => not_allowed("GET, HEAD"),
+        path => look(request, plane, path).await,
+    }
+}
+
+/// Answers one that only looks.
+async fn look(request: &Request<Bytes>, plane: &Arc<Plane>, path: &[&str]) -> Answer {
+    let query = request.uri().query();
+    match path {
         [""] => page::answer(),
         ["culprits"] => culprits::answer(),
         ["livez"] => text(StatusCode::OK, "ok\n"),
@@ -96,8 +108,22 @@ pub(super) async fn answer(request: &Request<Bytes>, plane: &Arc<Plane>) -> Answ
         ["api", "status"] => {
             apart(plane, |plane| json(StatusCode::OK, &status::status(plane))).await
         }
-        ["api", "history"] => {
+        ["api", "overview"] => {
+            apart(plane, |plane| {
+                json(StatusCode::OK, &overview::overview(plane))
+            })
+            .await
+        }
+        ["api", "events"] => events::answer(plane, query),
+        ["api", "requests"] => {
             let query = request.uri().query().map(str::to_owned);
+            apart(plane, move |plane| {
+                requests::answer(plane, query.as_deref())
+            })
+            .await
+        }
+        ["api", "history"] => {
+            let query = query.map(str::to_owned);
             apart(plane, move |plane| history::answer(plane, query.as_deref())).await
         }
         ["api", "throttles"] => {
@@ -105,7 +131,7 @@ pub(super) async fn answer(request: &Request<Bytes>, plane: &Arc<Plane>) -> Answ
         }
         ["api", "culprits"] => report(plane).await,
         ["api", "culprits", "experiment"] => experiment(plane),
-        ["api", "culprits", "requests"] => requests(plane, request.uri().query()).await,
+        ["api", "culprits", "requests"] => observed(plane, query).await,
         ["api", "why", name] => {
             // A class has blanks and slashes in its name.
             let name = percent_decode_str(name).decode_utf8_lossy().into_owned();
@@ -177,7 +203,7 @@ fn experiment(plane: &Plane) -> Answer {
 }
 
 /// What ended after a number, for another front-end.
-async fn requests(plane: &Arc<Plane>, query: Option<&str>) -> Answer {
+async fn observed(plane: &Arc<Plane>, query: Option<&str>) -> Answer {
     let after = query.and_then(|query| query.strip_prefix("after="));
     let Some(after) = after.map_or(Some(0), |after| after.parse().ok()) else {
         return error(StatusCode::BAD_REQUEST, "`after` must be a number");
@@ -236,7 +262,7 @@ fn explain(plane: &Plane, name: &str) -> Answer {
         None => error(
             StatusCode::NOT_FOUND,
             &format!(
-                "there is no site, node or throttled class `{}`",
+                "there is no site, node, throttled class or recent request `{}`",
                 printable(name)
             ),
         ),

@@ -193,10 +193,11 @@ fn refusals(site: &SiteStatus, accused: &[&Finding]) -> Option<Found> {
         false => format!("; by {}", named(by.into_iter())),
     };
     let text = format!(
-        "{} refuses {} of its requests, {} ({}: {}){full}{by}",
+        "{} refuses {} of its requests, {}{} ({}: {}){full}{by}",
         site.name,
         percent(share),
         per_second(rate),
+        lasting(site.refusing_seconds),
         first.label(),
         first.what(),
     );
@@ -255,11 +256,17 @@ fn errors(site: &SiteStatus) -> Option<Found> {
         }
     };
     let text = format!(
-        "{} of the requests to {} fail: {by}{from}",
+        "{} of the requests to {} fail{}: {by}{from}",
         percent(share),
-        site.name
+        site.name,
+        lasting(site.failing_seconds),
     );
     Some(Found::bad(1.0 + share, text))
+}
+
+/// `, for 3 min`: how long something has been so.
+fn lasting(seconds: Option<f64>) -> String {
+    seconds.map_or_else(String::new, |it| format!(", for {}", spell(it)))
 }
 
 /// Nodes that are out though the operator has them in.

@@ -1,27 +1,40 @@
 //! `GET /api/history`: what happened at sites and nodes, second by second, and how it is taken down.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::StatusCode;
-use percent_encoding::percent_decode_str;
 use tidegate_core::topology::{AdminState, Health, Node, NodeId, SiteId, Topology};
 use tidegate_proxy::{SiteSnapshot, Snapshot};
 use tidegate_remote::clock;
 
 use super::api::{self, Answer};
 use super::plane::Plane;
+use super::query::Query;
 use super::status::SERVER_ERRORS;
+use crate::config::state_folder::HISTORY;
+use tidegate_culprits::live::front_end::KeptFile as _;
+
+use crate::history::spells::{Spells, Wrong};
 use crate::history::{Counted, History, NodeSample, Place, SiteSample, Step};
+use crate::state::{StateFile, StateFolder};
 
 /// Steps that are shown unless more or fewer are asked for.
-const LAST: usize = 90;
+const LAST: u64 = 90;
+/// Between two writes of the file.
+const KEPT_EVERY: Duration = Duration::from_secs(300);
+/// How long the last write may take.
+const LAST_WRITE: Duration = Duration::from_secs(1);
+/// Between two tries to have the folder.
+const ASKED_EVERY: Duration = Duration::from_secs(5);
+/// Largest file, bytes.
+const HISTORY_BYTES_MAX: usize = 32 << 20;
 
 /// What happened, and the counters at the last look.
 #[derive(Debug)]
 pub(super) struct Recorder {
     history: History,
+    spells: Spells,
     before: Arc<Snapshot>,
 }
 
@@ -30,9 +43,104 @@ impl Recorder {
     pub(super) fn new(before: Arc<Snapshot>) -> Self {
         Self {
             history: History::default(),
+            spells: Spells::default(),
             before,
         }
     }
+}
+
+/// Where the history is kept over a restart: read once the folder is this process's, written each [`KEPT_EVERY`] and at the end.
+#[derive(Debug)]
+struct HistoryFile {
+    file: StateFile,
+    is_read: bool,
+    has_ended: bool,
+}
+
+impl HistoryFile {
+    /// Reads what another process wrote, and writes what is known by now.
+    fn keep(&mut self, plane: &Plane, last: bool) {
+        if !self.has_ended && self.file.take().is_ok() {
+            self.read_and_write(plane);
+        }
+        if last {
+            self.has_ended = true;
+            self.file.give_up();
+        }
+    }
+
+    fn read_and_write(&mut self, plane: &Plane) {
+        let path = self.file.path().display().to_string();
+        let say = |why: &str| {
+            let text = format!("{path}: {why}");
+            plane.output.event("history", &text);
+        };
+        if !std::mem::replace(&mut self.is_read, true) {
+            let read = self.file.read(HISTORY_BYTES_MAX);
+            let recalled = read.and_then(|read| {
+                let Some(text) = read else { return Ok(()) };
+                let now = clock::unix().as_secs();
+                plane.with_history(|history| history.recall(&text, now))
+            });
+            if let Err(why) = recalled {
+                say(&format!(
+                    "the history before this process is not shown: {why}"
+                ));
+            }
+        }
+        let written = plane.with_history(|history| history.written());
+        if let Err(why) = written.and_then(|text| self.file.write(&text)) {
+            say(&why);
+        }
+    }
+}
+
+/// Keeps the history in its file, if there is a folder for it.
+#[derive(Clone, Debug)]
+pub(crate) struct HistoryKeeper(Option<Arc<Mutex<HistoryFile>>>);
+
+impl HistoryKeeper {
+    /// In this folder. What is wrong with that is said where nodes' costs are kept.
+    pub(crate) fn new(folder: Option<&StateFolder>) -> Self {
+        let file = folder.map(|folder| HistoryFile {
+            file: StateFile::new(folder, HISTORY),
+            is_read: false,
+            has_ended: false,
+        });
+        Self(file.map(Mutex::new).map(Arc::new))
+    }
+
+    /// Reads and writes, until the task is dropped.
+    pub(crate) async fn run(self, plane: Arc<Plane>) {
+        let Some(file) = &self.0 else { return };
+        loop {
+            keep(&plane, file, false).await;
+            let is_read = lock(file).is_read;
+            // A timer, not a wait for anything but, at first, for the process before this one to give up the folder.
+            tokio::time::sleep(if is_read { KEPT_EVERY } else { ASKED_EVERY }).await;
+        }
+    }
+
+    /// Writes for the last time, and gives the folder up. A disk that does not answer holds up nothing for long.
+    pub(crate) async fn end(&self, plane: &Arc<Plane>) {
+        let Some(file) = &self.0 else { return };
+        let last = keep(plane, file, true);
+        if tokio::time::timeout(LAST_WRITE, last).await.is_err() {
+            let text = "the last write of the history has not ended and is not waited for";
+            plane.output.event("history", text);
+        }
+    }
+}
+
+async fn keep(plane: &Arc<Plane>, file: &Arc<Mutex<HistoryFile>>, last: bool) {
+    let (plane, file) = (Arc::clone(plane), Arc::clone(file));
+    let kept = tokio::task::spawn_blocking(move || lock(&file).keep(&plane, last));
+    // What made it panic stands on standard error.
+    kept.await.unwrap_or_default();
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Until the wall clock's next second.
@@ -55,19 +163,41 @@ impl Plane {
         let recorder = &mut window.recorder;
         let before = std::mem::replace(&mut recorder.before, Arc::clone(&now));
         let none = SiteSnapshot::default();
-        let sites = topology.served().filter_map(|(id, site)| {
-            let counted = Counted {
-                then: before.sites.get(id.index()).unwrap_or(&none),
-                now: now.sites.get(id.index())?,
-                answered_errors: answered_errors(&topology, id, &before, &now),
-            };
-            Some((site.name.as_str(), SiteSample::between(counted)))
-        });
+        let sites: Vec<_> = topology
+            .served()
+            .filter_map(|(id, site)| {
+                let counted = Counted {
+                    then: before.sites.get(id.index()).unwrap_or(&none),
+                    now: now.sites.get(id.index())?,
+                    answered_errors: answered_errors(&topology, id, &before, &now),
+                };
+                Some((site.name.as_str(), SiteSample::between(counted)))
+            })
+            .collect();
+        for (site, sample) in &sites {
+            (recorder.spells).take(second, site, sample, |event, about, text| {
+                self.output.event_about(event, about, text);
+            });
+        }
+        let is_there = |name: &str| sites.iter().any(|(site, _)| *site == name);
+        recorder.spells.retain(is_there);
         let members = topology.members().map(|(id, node)| {
             let site = topology.site(node.site).name.as_str();
             (node.name.as_str(), site, self.node_sample(id, node))
         });
         recorder.history.record(second, sites, members);
+    }
+
+    fn with_history<T>(&self, work: impl FnOnce(&mut History) -> T) -> T {
+        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        work(&mut window.recorder.history)
+    }
+
+    /// How long requests of a site have been going wrong so; none if they do not.
+    pub(super) fn spell_seconds(&self, site: &str, wrong: Wrong) -> Option<f64> {
+        let window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = window.recorder.spells.since(site, wrong)?;
+        Some(clock::unix().as_secs().saturating_sub(since) as f64)
     }
 
     fn node_sample(&self, id: NodeId, node: &Node) -> NodeSample {
@@ -104,7 +234,7 @@ fn answered_errors(topology: &Topology, site: SiteId, then: &Snapshot, now: &Sna
 
 /// The answer to `?step=10&last=90&site=shop`.
 pub(super) fn answer(plane: &Plane, query: Option<&str>) -> Answer {
-    let wanted = match Wanted::parsed(query.unwrap_or_default()) {
+    let wanted = match Wanted::parsed(query) {
         Ok(wanted) => wanted,
         Err(why) => return api::error(StatusCode::BAD_REQUEST, &why),
     };
@@ -124,30 +254,15 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn parsed(query: &str) -> Result<Self, String> {
-        let mut pairs = BTreeMap::new();
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            if !["step", "last", "site"].contains(&name) {
-                return Err("the history knows `step`, `last` and `site` only".into());
-            }
-            pairs.insert(name, value);
-        }
-        let step = pairs.get("step").copied().unwrap_or("10").parse();
-        let Some(step) = step.ok().and_then(Step::of) else {
-            return Err("`step` is 1 or 10 seconds".into());
-        };
-        let last = pairs.get("last").map_or(Ok(LAST), |last| last.parse());
-        let is_kept = |last: &usize| (1..=step.most()).contains(last);
-        let last = last.ok().filter(is_kept).ok_or_else(|| {
-            let (most, seconds) = (step.most(), step.seconds());
-            format!("`last` is 1 to {most} steps of {seconds} s")
-        })?;
-        let site = pairs.get("site");
+    fn parsed(query: Option<&str>) -> Result<Self, String> {
+        let query = Query::parsed(query, &["step", "last", "site"])?;
+        let step = query.number("step", 10, 1..=10)?;
+        let step = Step::of(step).ok_or("`step` is 1 or 10 seconds")?;
+        let last = query.number("last", LAST, 1..=step.most() as u64)?;
         Ok(Self {
             step,
-            last,
-            site: site.map(|it| percent_decode_str(it).decode_utf8_lossy().into_owned()),
+            last: last as usize,
+            site: query.text("site"),
         })
     }
 }
@@ -159,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_question_is_understood_or_its_fault_named() {
-        let parsed = |query| Wanted::parsed(query);
+        let parsed = |query| Wanted::parsed(Some(query));
         let wanted = |step, last, site: Option<&str>| Wanted {
             step,
             last,
@@ -170,11 +285,13 @@ mod tests {
         assert_eq!(parsed(all), Ok(wanted(Step::Second, 900, Some("a b"))));
         for (query, why) in [
             ("step=5", "`step` is 1 or 10 seconds"),
-            ("step=x", "`step` is 1 or 10 seconds"),
-            ("last=0", "`last` is 1 to 2160 steps of 10 s"),
-            ("step=1&last=901", "`last` is 1 to 900 steps of 1 s"),
-            ("last=-1", "`last` is 1 to 2160 steps of 10 s"),
-            ("from=1", "the history knows `step`, `last` and `site` only"),
+            ("step=x", "`step` is a whole number, 1 to 10"),
+            ("last=0", "`last` is a whole number, 1 to 2160"),
+            ("step=1&last=901", "`last` is a whole number, 1 to 900"),
+            (
+                "from=1",
+                "only `step`, `last`, `site` may be asked for here",
+            ),
         ] {
             assert_eq!(parsed(query), Err(why.to_owned()), "{query}");
         }

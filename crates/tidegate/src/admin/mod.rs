@@ -8,6 +8,10 @@
 //! | `/livez`, `/readyz` | health |
 //! | `/metrics` | OpenMetrics or Prometheus text |
 //! | `/api/status` | everything, as JSON |
+//! | `/api/overview` | the same for the page, small |
+//! | `/api/events` | what happened, and what operators ordered |
+//! | `/api/requests` | what became of the last requests |
+//! | `/api/access` | what the one that asks may do |
 //! | `/api/history` | what happened at sites and nodes, step by step |
 //! | `/api/why/NAME` | why a node gets what it gets, how a site chooses, what slows a class |
 //! | `/api/throttles` | which classes are throttled, and what that does |
@@ -25,16 +29,20 @@ mod api;
 mod certificates;
 mod checks;
 pub(crate) mod culprits;
+mod events;
 mod findings;
 mod headline;
-mod history;
+pub(crate) mod history;
 mod metrics;
 mod moves;
 mod node_metrics;
 mod nodes;
+mod overview;
 mod page;
 pub(crate) mod plane;
 mod process;
+mod query;
+mod requests;
 mod retries;
 pub(crate) mod server;
 mod shares;

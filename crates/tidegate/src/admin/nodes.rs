@@ -6,8 +6,8 @@ use http::{Method, Request, StatusCode};
 
 use super::api::{Answer, error, json, not_allowed, nothing, override_node, parsed};
 use super::plane::Plane;
-use crate::models::AddedNodes;
-use crate::reload::NodeEdit;
+use crate::models::{AddedNodes, NodeEdited, NodeWeight};
+use crate::reload::{NodeEdit, ReloadError};
 
 /// What stands behind `/api/nodes`: nothing, a name, or a name and an override.
 pub(super) async fn answer(
@@ -18,6 +18,9 @@ pub(super) async fn answer(
     let name = match rest {
         [] => None,
         [name] => Some(*name),
+        [name, "weight"] if *request.method() == Method::POST => {
+            return weigh(request, plane, name).await;
+        }
         [name, order] => {
             return match *request.method() == Method::POST {
                 true => override_node(plane, name, order).await,
@@ -27,10 +30,7 @@ pub(super) async fn answer(
         _ => return nothing(),
     };
     let Some(cluster) = &plane.cluster else {
-        return error(
-            StatusCode::NOT_FOUND,
-            "the nodes of this front-end stay as they are",
-        );
+        return error(StatusCode::NOT_FOUND, FIXED);
     };
     let body = request.body();
     let edit = match (request.method(), name) {
@@ -52,7 +52,29 @@ pub(super) async fn answer(
         Ok(change) => change,
         Err(why) => return error(StatusCode::SERVICE_UNAVAILABLE, &why),
     };
-    match cluster.edit_node(edit, change).await {
+    edited(cluster.edit_node(edit, change).await)
+}
+
+const FIXED: &str = "the nodes of this front-end stay as they are";
+
+/// Has a node weigh more or less than it does by itself.
+async fn weigh(request: &Request<bytes::Bytes>, plane: &Arc<Plane>, name: &str) -> Answer {
+    let Some(cluster) = &plane.cluster else {
+        return error(StatusCode::NOT_FOUND, FIXED);
+    };
+    let NodeWeight { weight } = match parsed(request.body()) {
+        Ok(wanted) => wanted,
+        Err(why) => return error(StatusCode::BAD_REQUEST, &why),
+    };
+    let change = match plane.upgrades.change().await {
+        Ok(change) => change,
+        Err(why) => return error(StatusCode::SERVICE_UNAVAILABLE, &why),
+    };
+    edited(cluster.weigh_node(name.into(), weight, change).await)
+}
+
+fn edited(done: Result<NodeEdited, ReloadError>) -> Answer {
+    match done {
         Ok(edited) => json(StatusCode::OK, &edited),
         Err(why) if why.is_passing() => error(StatusCode::SERVICE_UNAVAILABLE, &why.to_string()),
         Err(why) => error(StatusCode::BAD_REQUEST, &why.to_string()),

@@ -19,6 +19,7 @@ use crate::discovery::book::SourceBook;
 use crate::driver::{DriverStats, Overrides};
 use crate::moves;
 use crate::otlp::Exporter;
+use crate::output::Output;
 use crate::overrides_file::OverridesFile;
 use crate::reads::Reads;
 use crate::reload::{LiveCluster, Specs};
@@ -74,6 +75,8 @@ pub(crate) struct Plane {
     pub(crate) upgrades: Desk,
     /// Another process has taken over: to clients of this interface nothing changes but the connection.
     pub(crate) is_succeeded: AtomicBool,
+    /// Where events go, and are kept.
+    pub(crate) output: Output,
     /// Counters of some seconds ago.
     pub(crate) window: Mutex<Window>,
 }

@@ -28,6 +28,7 @@ use tokio::time::timeout;
 
 use super::access::{Access, RefusalLog, Right};
 use super::api::{self, Answer};
+use super::events;
 use super::history;
 use super::plane::{Plane, WINDOW};
 use crate::output::Output;
@@ -204,19 +205,27 @@ impl<P: Fn() -> Arc<Plane> + Send + Sync + 'static> Desk<P> {
             }
         };
         let known = seat.filter(|_| !matches!(right, Right::Open));
+        if head.uri.path() == "/api/access" {
+            return self.access.shown(&right, events::operator(&head, from));
+        }
         let answer = match read(&head, body).await {
             Ok(body) => {
                 // Not before: where no token is asked for, half an override would keep a seat.
                 if let Some(seat) = known {
                     self.seats().begin(seat);
                 }
-                api::answer(&Request::from_parts(head, body), &plane).await
+                let order = (head.clone(), body.clone());
+                let answer = api::answer(&Request::from_parts(head, body), &plane).await;
+                if answer.status().is_success() {
+                    events::note_order(&plane, &order.0, &order.1, from);
+                }
+                answer
             }
             Err(refusal) => refusal,
         };
         let mut answer = match right {
             Right::Exchange(proven) => self.access.seal(answer, proven.as_ref(), now).await,
-            Right::Open | Right::All => answer,
+            Right::Open | Right::Read | Right::All => answer,
         };
         if plane.is_succeeded.load(Ordering::Relaxed) {
             // The next question goes to the process that has taken over.

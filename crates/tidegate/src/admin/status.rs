@@ -18,6 +18,7 @@ use super::soft_limits;
 use super::sources;
 use super::throttles;
 use super::trouble::trouble;
+use crate::history::spells::Wrong;
 use crate::models::{
     Apart, GrownKind, Headline, LeavingStatus, LoadStatus, NodeStatus, Quantiles, ReaderStatus,
     Recent, Requests, ResourceStatus, SiteStatus, Status,
@@ -301,6 +302,8 @@ fn site_status(plane: &Plane, look: &Look, topology: &Topology, id: SiteId) -> S
         candidates: site.candidates.len() as u32,
         fail_open: site.fail_open,
         recent: site_recent(look, id),
+        refusing_seconds: plane.spell_seconds(&site.name, Wrong::Refusals),
+        failing_seconds: plane.spell_seconds(&site.name, Wrong::Errors),
         refused: site_rates(look, id, Ending::Rejected),
         errors: site_errors(look, id, &site.nodes),
         apart: site_apart(look, id),

@@ -440,6 +440,10 @@ fn every_field_is_documented() {
     let why_class = "/api/why/GET%20%2Fa";
     for path in [
         "/api/status",
+        "/api/overview",
+        "/api/events",
+        "/api/access",
+        "/api/requests",
         "/api/why/n1",
         "/api/why/shop",
         why_class,
@@ -522,7 +526,7 @@ fn the_command_lines_client_is_understood() {
     let refused = client.get::<Status>("/api/why/nobody").unwrap_err();
     assert_eq!(
         refused,
-        "there is no site, node or throttled class `nobody`"
+        "there is no site, node, throttled class or recent request `nobody`"
     );
 }
 

@@ -17,11 +17,12 @@ use super::agents;
 use super::findings;
 use super::node_metrics;
 use super::plane::{Look, Plane};
+use super::requests::{self, decisions};
 use super::shares;
 use super::status::{grown, node_status};
 use super::throttles;
 use crate::models::{
-    Decision, NodeStatus, TermStatus, Why, WhyClass, WhyNode, WhySite, WhySiteNode, grown_reason,
+    NodeStatus, TermStatus, Why, WhyClass, WhyNode, WhySite, WhySiteNode, grown_reason,
 };
 
 /// Nodes that one sentence names.
@@ -38,8 +39,10 @@ pub(crate) fn why(plane: &Plane, name: &str) -> Option<Why> {
     if let Some(site) = topology.site_named(name) {
         return Some(Why::Site(Box::new(why_site(plane, &topology, site))));
     }
-    let class = why_class(plane, &topology, name)?;
-    Some(Why::Class(Box::new(class)))
+    if let Some(class) = why_class(plane, &topology, name) {
+        return Some(Why::Class(Box::new(class)));
+    }
+    requests::found(plane, name).map(|it| Why::Request(Box::new(it)))
 }
 
 fn why_class(plane: &Plane, topology: &Topology, name: &str) -> Option<WhyClass> {
@@ -60,7 +63,7 @@ fn why_class(plane: &Plane, topology: &Topology, name: &str) -> Option<WhyClass>
     Some(WhyClass {
         class: name.into(),
         reasons,
-        decisions: decisions(plane, &look, topology, held),
+        decisions: decisions(plane, &look, topology, DECISIONS_MAX, held),
         throttle,
     })
 }
@@ -79,7 +82,9 @@ fn why_node(plane: &Plane, topology: &Topology, id: NodeId) -> WhyNode {
         reasons: node_reasons(plane, &look, topology, id, &status),
         terms: explainer.terms(id),
         metrics: node_metrics::all(plane, &look, topology, id),
-        decisions: decisions(plane, &look, topology, |recent| recent.node == Some(id)),
+        decisions: decisions(plane, &look, topology, DECISIONS_MAX, |recent| {
+            recent.node == Some(id)
+        }),
         node: status,
     }
 }
@@ -105,48 +110,10 @@ fn why_site(plane: &Plane, topology: &Topology, id: SiteId) -> WhySite {
                 terms: explainer.terms(*node),
             })
             .collect(),
-        decisions: decisions(plane, &look, topology, |recent| recent.site == Some(id)),
+        decisions: decisions(plane, &look, topology, DECISIONS_MAX, |recent| {
+            recent.site == Some(id)
+        }),
     }
-}
-
-/// The last requests of some kind, newest first.
-fn decisions(
-    plane: &Plane,
-    look: &Look,
-    topology: &Topology,
-    wanted: impl Fn(&Recent) -> bool,
-) -> Vec<Decision> {
-    let recent = plane.shared.stats.recent();
-    let throttles = plane.shared.throttles.all();
-    let class = |id| throttles.iter().find(|it| it.id == id);
-    let newest = recent.iter().rev().filter(|recent| wanted(recent));
-    let decision = |recent: &Recent| {
-        let why = recent.why.as_ref();
-        let score = why.map(|why| f64::from(why.score));
-        let node = recent
-            .node
-            .and_then(|node| topology.nodes.get(node.index()));
-        Decision {
-            seconds_ago: look.now.since(recent.at).as_secs_f64(),
-            path: recent.path().to_owned(),
-            status: recent.status,
-            node: node.map(|node| node.name.clone()),
-            tries: recent.tries,
-            compared: why.map(|why| why.compared),
-            score: score.filter(|score| score.is_finite()),
-            load_age_seconds: why
-                .and_then(|why| why.load_age)
-                .map(|age| age.as_secs_f64()),
-            in_flight: why.map(|why| why.in_flight),
-            sticky: why.and_then(|why| why.sticky.label()).map(str::to_owned),
-            throttle: (recent.throttle.and_then(class)).map(|it| it.pattern.name().to_owned()),
-            held_seconds: recent.held.map(|held| held.as_secs_f64()),
-            experiment_seconds: recent.delayed.map(|delay| delay.as_secs_f64()),
-            duration_seconds: recent.duration.as_secs_f64(),
-            reason: recent.reason.map(|reason| reason.label().into()),
-        }
-    };
-    newest.take(DECISIONS_MAX).map(decision).collect()
 }
 
 struct Explainer<'a> {

@@ -75,9 +75,17 @@ enum Command {
     },
     /// Watch sites, nodes, loads and the last requests of a running front-end; `?` explains the keys.
     Top(TopArgs),
-    /// Say why a node gets the requests that it gets, how a site chooses, what slows a class.
+    /// Show what happened at a running front-end, and what operators ordered, the newest last.
+    Events {
+        /// Show so many.
+        #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=1000))]
+        last: u64,
+        #[command(flatten)]
+        admin: AdminArgs,
+    },
+    /// Say why a node gets the requests that it gets, how a site chooses, what slows a class, what became of a request.
     Why {
-        /// A node, a site, or a throttled class like `GET /search/*`.
+        /// A node, a site, a throttled class like `GET /search/*`, or a request's id from the access log.
         name: String,
         /// Show at most so many of a site's nodes: those with most of its requests.
         #[arg(long, value_name = "N", default_value_t = 10)]
@@ -161,6 +169,7 @@ pub(crate) fn main() -> ExitCode {
     let output = Output {
         json: cli.json,
         quiet: false,
+        log: None,
     };
     match commands::run(cli.command, output) {
         Ok(()) => ExitCode::SUCCESS,

@@ -3,9 +3,9 @@
 use tidegate_culprits::table;
 
 use crate::models::{
-    Apart, BestMove, CertificateStatus, Decision, Headline, LeftOutStatus, Level, NodeMetric,
-    NodeStatus, Reloaded, SiteStatus, SourceStatus, Status, TermStatus, ThrottleStatus, Throttles,
-    Why, WhyMoves, WhySiteNode, grown_reason,
+    Apart, BestMove, CertificateStatus, Decision, EventLevel, EventModel, Events, Headline,
+    LeftOutStatus, Level, NodeMetric, NodeStatus, Reloaded, SiteStatus, SourceStatus, Status,
+    TermStatus, ThrottleStatus, Throttles, Why, WhyMoves, WhySiteNode, grown_reason,
 };
 use crate::text::{duration, limits, percent, quantiles, queue, seconds, state};
 
@@ -275,8 +275,19 @@ fn site_table(site: &SiteStatus) -> String {
         out.push_str(&format!("  {grown}\n"));
     }
     let header = [
-        "node", "state", "rung", "key", "queue", "cpu", "age", "rif", "share", "req/s", "err/s",
-        "p50", "p99",
+        "node",
+        "state",
+        "read by",
+        "key",
+        "queue",
+        "cpu",
+        "load age",
+        "in flight",
+        "share",
+        "req/s",
+        "err/s",
+        "p50",
+        "p99",
     ];
     let mut rows = vec![header.map(str::to_owned)];
     rows.extend(site.nodes.iter().map(row));
@@ -345,6 +356,24 @@ fn table<const N: usize>(rows: &[[String; N]]) -> String {
     lines.lines().map(|line| format!("  {line}\n")).collect()
 }
 
+/// `tidegate events`: times in UTC, as in the log.
+pub(super) fn events(events: &Events) -> String {
+    if events.events.is_empty() {
+        return "nothing has happened yet\n".into();
+    }
+    let line = |it: &EventModel| {
+        let at = jiff::Timestamp::from_millisecond((it.at_seconds * 1e3) as i64);
+        let mark = match it.level {
+            EventLevel::Bad => "wrong",
+            EventLevel::Warn => "warning",
+            EventLevel::Good => "well",
+            EventLevel::Note => "",
+        };
+        format!("{:.3} {mark:7} {}\n", at.unwrap_or_default(), it.text)
+    };
+    events.events.iter().map(line).collect()
+}
+
 /// `tidegate why`.
 pub(super) fn why(why: &Why, top: usize) -> String {
     match why {
@@ -395,6 +424,12 @@ pub(super) fn why(why: &Why, top: usize) -> String {
             out.push_str(&decisions(&why.decisions));
             out
         }
+        Why::Request(why) => {
+            let mut out = format!("request {}\n", why.id);
+            out.push_str(&sentences(std::slice::from_ref(&why.sentence)));
+            out.push_str(&decisions(std::slice::from_ref(why)));
+            out
+        }
     }
 }
 
@@ -438,8 +473,18 @@ fn decisions(decisions: &[Decision]) -> String {
         return String::new();
     }
     let header = [
-        "node", "path", "status", "ago", "took", "held", "delayed", "load age", "rif", "score",
-        "of", "sticky",
+        "node",
+        "path",
+        "status",
+        "ago",
+        "took",
+        "held",
+        "delayed",
+        "load age",
+        "in flight",
+        "score",
+        "of",
+        "sticky",
     ];
     let mut rows = vec![header.map(str::to_owned)];
     let text = |value: Option<String>| value.unwrap_or("-".into());

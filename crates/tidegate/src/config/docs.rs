@@ -13,6 +13,7 @@ use super::apis::{ConsulFile, KubernetesFile};
 use super::check::CheckFile;
 use super::culprits::CulpritsFile;
 use super::discover::{DiscoverFile, DiscoverLoadFile, DnsFile};
+use super::events::EventsFile;
 use super::file::{
     AdminFile, AdmissionFile, AgentFile, CapacityFile, ClusterFile, ConfigFile, ForwardedFile,
     LimitsFile, ListenerFile, LoadFile, NodeFile, NodeLoadFile, PerSourceFile, ProcessFile,
@@ -112,6 +113,7 @@ pub(super) fn sections() -> Vec<(&'static str, TableDocs)> {
         ("[forwarded]", ForwardedFile::docs()),
         ("[log]", LogFile::docs()),
         ("[traces]", TracesFile::docs()),
+        ("[events]", EventsFile::docs()),
         ("[reconfigure]", ReconfigureFile::docs()),
     ];
     let before = clients().into_iter();

@@ -19,6 +19,7 @@ use super::answers::{PriorityFile, RetryAfter, RetryBudgetFile, SessionFile};
 use super::check::CheckFiles;
 use super::culprits::CulpritsFile;
 use super::discover::{DiscoverFile, DnsFile};
+use super::events::EventsFile;
 use super::group::GroupFile;
 use super::log::LogFile;
 use super::policy::PolicySetting;
@@ -117,6 +118,8 @@ table! {
         log: LogFile = defaults();
         /// The export of traces.
         traces: TracesFile = defaults();
+        /// What happened.
+        events: EventsFile = defaults();
         /// Moving nodes between sites.
         reconfigure: ReconfigureFile = defaults();
     }
@@ -131,6 +134,9 @@ table! {
         /// `Authorization: Bearer …`: at least 16 printable letters. Only its owner may have access to it
         /// (mode 0600). Relative to this file.
         token_file: Option<PathBuf> = None;
+        /// File with another token of the same kind, with which everything may be seen and nothing ordered: for a wall, or for
+        /// those that watch. Relative to this file.
+        read_token_file: Option<PathBuf> = None;
         /// File in which throttles that are set at run time are kept over a restart; not set: they
         /// end with the process. Relative to this file.
         overrides_file: Option<PathBuf> = None;

@@ -30,6 +30,9 @@ table! {
         journal: bool = false;
         /// The last requests that each worker remembers for `tidegate why`.
         recent: u32 = 256, in 0..=65_536;
+        /// Give each answer its request's `id` in the header `x-tidegate-request`: `tidegate why ID` finds what became of it,
+        /// while it is among the last ones.
+        id_header: bool = false;
     }
 }
 
@@ -120,6 +123,7 @@ impl Checker<'_> {
             fields: self.log_fields(file)?,
             target: self.log_target(file)?,
             recent: file.recent.value as usize,
+            id_header: file.id_header.value,
         })
     }
 

@@ -23,6 +23,7 @@ pub(crate) mod culprits;
 pub(crate) mod discover;
 #[cfg(test)]
 mod docs;
+mod events;
 pub(crate) mod file;
 mod group;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -84,6 +85,7 @@ pub(crate) use problem::{ConfigError, Problem};
 
 pub(crate) use culprits::Culprits;
 pub(crate) use discover::{NodeSource, ReadPlan};
+pub(crate) use events::WebhookConfig;
 use file::{ConfigFile, LimitsFile, TimeoutsFile};
 use problem::Problems;
 pub(crate) use reconfigure::{EtcdHomeConfig, Movable, MovesEngine, Reconfigure};
@@ -137,7 +139,7 @@ pub(crate) struct Secrets {
     /// Of key files.
     keys: BTreeMap<PathBuf, KeyFile>,
     /// Of the admin token's.
-    token: Option<(PathBuf, Token)>,
+    tokens: BTreeMap<PathBuf, Token>,
     /// Of other secrets' files.
     texts: BTreeMap<PathBuf, Secret>,
     /// Files that could not be read this time: what they held before goes on.
@@ -151,6 +153,8 @@ pub(crate) struct Admin {
     pub(crate) address: SocketAddr,
     /// What requests must carry.
     pub(crate) token: Option<Token>,
+    /// What those may carry that only look.
+    pub(crate) read_token: Option<Token>,
 }
 
 /// A front-end.
@@ -195,6 +199,8 @@ pub(crate) struct FrontEnd {
     pub(crate) log: LogConfig,
     /// Traces that are exported.
     pub(crate) traces: Traces,
+    /// Where events are sent.
+    pub(crate) webhook: Option<WebhookConfig>,
     /// Classes that are throttled from the start.
     pub(crate) throttles: Vec<Throttled>,
     /// What discovery of culprits is given; none: it is off.

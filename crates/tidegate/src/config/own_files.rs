@@ -211,11 +211,17 @@ impl Names<'_> {
             self.if_set(&file.load.key_file, "the key file of [load]"),
             self.if_set(&file.admin.token_file, "the token file of [admin]"),
             self.if_set(
+                &file.admin.read_token_file,
+                "the token file of [admin] for those that look",
+            ),
+            self.if_set(
                 &file.culprits.peer_token_file,
                 "the token file of [culprits]",
             ),
             self.if_set(&file.traces.headers_file, "the headers of [traces]"),
             self.if_set(&file.traces.ca_file, "the certificates of [traces]"),
+            self.if_set(&file.events.headers_file, "the headers of [events]"),
+            self.if_set(&file.events.ca_file, "the certificates of [events]"),
             self.if_set(&moves.home_key_file, "the key file of [reconfigure]"),
             self.if_set(&moves.home_ca_file, "the certificates of [reconfigure]"),
         ];

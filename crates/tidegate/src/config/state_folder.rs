@@ -14,6 +14,8 @@ const SERVICE_MANAGER: &str = "STATE_DIRECTORY";
 pub(crate) const LOCK: &str = "lock";
 /// What was learned of nodes.
 pub(crate) const LEARNED_OF_NODES: &str = "nodes.learned";
+/// What happened at sites and nodes.
+pub(crate) const HISTORY: &str = "history.json";
 /// Nodes that operators have added.
 pub(crate) const ADDED_NODES: &str = "nodes.json";
 /// What a file is called once it was set aside.
@@ -21,7 +23,7 @@ pub(crate) const ASIDE: &str = "refused";
 
 /// The files in it, whether they are there or not.
 pub(super) fn files(folder: &Path) -> impl Iterator<Item = PathBuf> {
-    let kept = [LEARNED_OF_NODES, ADDED_NODES, LEARNED_FILE].map(|name| folder.join(name));
+    let kept = [LEARNED_OF_NODES, ADDED_NODES, LEARNED_FILE, HISTORY].map(|name| folder.join(name));
     let aside = kept.clone().map(|path| path.with_extension(ASIDE));
     kept.into_iter().chain(aside).chain([folder.join(LOCK)])
 }

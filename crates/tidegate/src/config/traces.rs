@@ -8,7 +8,7 @@ use tidegate_discover::ServerUrl;
 use tidegate_proxy::TraceConfig;
 
 use super::problem::Problem;
-use super::setting::table;
+use super::setting::{At, table};
 use super::validate::Checker;
 
 /// Largest file of headers, bytes.
@@ -110,7 +110,7 @@ impl Checker<'_> {
             let problem = Problem::new(file.otlp.place(), message, "here");
             self.problems.push(problem.help("set `ca_file`"));
         }
-        let headers = self.headers(file)?;
+        let headers = self.headers(&file.headers_file)?;
         if !headers.is_empty() && server.is_plain_elsewhere() {
             let message = "headers are sent over https only, or to this machine";
             let problem = Problem::new(file.headers_file.place(), message, "these are not");
@@ -135,8 +135,9 @@ impl Checker<'_> {
         })
     }
 
-    fn headers(&mut self, file: &TracesFile) -> Option<HeaderMap> {
-        let Some(path) = &file.headers_file.value else {
+    /// The headers of such a file, if one is named; none if it cannot be used.
+    pub(super) fn headers(&mut self, file: &At<Option<PathBuf>>) -> Option<HeaderMap> {
+        let Some(path) = &file.value else {
             return Some(HeaderMap::new());
         };
         let read = self.secret_text(self.path(path), HEADERS_MAX);
@@ -144,7 +145,7 @@ impl Checker<'_> {
             Ok(headers) => Some(headers),
             Err(why) => {
                 let message = format!("cannot use this file of headers: {why}");
-                self.problem(file.headers_file.place(), message, "here");
+                self.problem(file.place(), message, "here");
                 None
             }
         }
@@ -175,7 +176,7 @@ fn headers(text: &str) -> Result<HeaderMap, String> {
 }
 
 /// What the system calls this host.
-fn host_name() -> String {
+pub(super) fn host_name() -> String {
     let name = rustix::system::uname();
     name.nodename().to_string_lossy().into_owned()
 }

@@ -1,5 +1,6 @@
 //! From a file whose keys and types are right to a [`Config`]: what the values mean together.
 
+mod admin;
 mod discover;
 pub(super) mod listeners;
 mod mirror;
@@ -44,10 +45,9 @@ use super::setting::{At, unknown_name};
 use super::tls::ProtocolName;
 use super::values::Auto;
 use super::{
-    Admin, Config, FrontEnd, NodeRead, Resource, Secrets, Source, culprits, notes, parse_rung,
+    Config, FrontEnd, NodeRead, Resource, Secrets, Source, culprits, notes, parse_rung,
     parse_scope, site, throttle,
 };
-use crate::secret_file;
 use crate::token::Token;
 use mirror::is_mirrored;
 use without_effect::has_listener;
@@ -62,7 +62,7 @@ const READS_UNDER_WAY_MAX: u32 = 16;
 pub(super) struct Checker<'p> {
     folder: PathBuf,
     keys: BTreeMap<PathBuf, Result<KeyFile, String>>,
-    token: Option<(PathBuf, Token)>,
+    tokens: BTreeMap<PathBuf, Token>,
     texts: BTreeMap<PathBuf, Secret>,
     /// What was read of these files before.
     before: Secrets,
@@ -84,7 +84,7 @@ pub(super) fn validate(
     let mut checker = Checker {
         folder: folder.into(),
         keys: BTreeMap::new(),
-        token: None,
+        tokens: BTreeMap::new(),
         texts: BTreeMap::new(),
         before,
         unread: Vec::new(),
@@ -112,7 +112,7 @@ pub(super) fn validate(
     let more = front_end.as_ref().map(|it| notes::notes(it, wanted));
     let Checker {
         keys,
-        token,
+        tokens,
         texts,
         unread,
         mut notes,
@@ -124,7 +124,7 @@ pub(super) fn validate(
         keys: read
             .filter_map(|(path, keys)| Some((path, keys.ok()?)))
             .collect(),
-        token,
+        tokens,
         texts,
         unread,
     };
@@ -153,48 +153,6 @@ impl Checker<'_> {
 
     pub(super) fn path(&self, path: &Path) -> PathBuf {
         self.folder.join(path)
-    }
-
-    fn admin(&mut self, file: &ConfigFile) -> Option<Admin> {
-        let address = file.admin.address.value;
-        let token = match &file.admin.token_file.value {
-            None => None,
-            Some(path) => match self.token(&self.path(path)) {
-                Ok(token) => Some(token),
-                Err(reason) => {
-                    let at = file.admin.token_file.place();
-                    self.problem(at, format!("cannot use this token file: {reason}"), "here");
-                    return None;
-                }
-            },
-        };
-        if token.is_none() && !address.ip().is_loopback() {
-            let at = file.admin.address.place();
-            self.problems.push(
-                Problem::new(
-                    at,
-                    format!("admin address {address} is open to others and asks for no token"),
-                    "not a loopback address",
-                )
-                .help("set `token_file` in [admin], or use 127.0.0.1"),
-            );
-            return None;
-        }
-        Some(Admin { address, token })
-    }
-
-    fn token(&mut self, path: &Path) -> Result<Token, String> {
-        let before = self.before.token.take();
-        let before = before.filter(|(was, _)| was == path && secret_file::is_denied(path));
-        let token = match (Token::load(path), before) {
-            (Err(_), Some((_, token))) => {
-                self.unread.push(path.to_owned());
-                token
-            }
-            (read, _) => read?,
-        };
-        self.token = Some((path.to_owned(), token.clone()));
-        Ok(token)
     }
 
     fn agent(&mut self, file: &AgentFile) -> Option<AgentConfig> {
@@ -293,7 +251,7 @@ impl Checker<'_> {
         self.workers(&file.limits.workers);
         let forwarded = self.forwarded(&file.forwarded);
         let log = self.log(&file.log);
-        let traces = self.traces(&file.traces);
+        let (traces, webhook) = (self.traces(&file.traces), self.events(&file.events));
         let site_configs = self.site_configs(file);
         let groups = self.groups(file);
         let throttles = throttle::throttles(file, self.problems);
@@ -336,6 +294,7 @@ impl Checker<'_> {
             sites: site_configs?,
             log: log?,
             traces: traces?,
+            webhook: webhook?,
             throttles,
             culprits,
             reconfigure: reconfigure(file, engine, self.problems),

@@ -102,6 +102,7 @@ pub(super) fn front_end(
         timeouts: defaults(),
         forwarded: ForwardedConfig::default(),
         node_header: false,
+        webhook: None,
         sites: Vec::new(),
         traces: Default::default(),
         log: LogConfig::default(),

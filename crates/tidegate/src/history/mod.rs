@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! counters ── each second ──> sample.rs ──> series.rs: 15 min in steps of 1 s ──> HistoryModel ──> the page
-//! loads, states ──────────────────────┘               6 h in steps of 10 s
+//! loads, states ──────────────────────┘      │        6 h in steps of 10 s ──> kept.rs: over a restart
+//!                                            └──> spells.rs: refusals and errors begin, and end
 //! ```
 //!
 //! A site's sample is 52 bytes and a node's 3, so a site has at most 160 kB and a node 10 kB; no more than [`SITES_MAX`] sites
@@ -10,8 +11,10 @@
 //! wanted. Steps are seconds of the wall clock: a second that comes twice, as the clock is set back, is counted as one,
 //! and what lies ahead of the newest step is not known.
 
+mod kept;
 mod sample;
 mod series;
+pub(crate) mod spells;
 
 use std::collections::BTreeMap;
 

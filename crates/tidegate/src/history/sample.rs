@@ -103,14 +103,39 @@ impl SiteSample {
         sample
     }
 
+    /// Requests that ended.
+    pub(crate) fn ended(&self) -> u32 {
+        self.ended
+    }
+
+    /// One of so many requests, with rejections and failures by reason, and answers with a server error.
+    #[cfg(test)]
+    pub(crate) fn counted(ended: u32, reasons: &[(Reason, u32)], answered_errors: u32) -> Self {
+        let mut sample = Self {
+            ended,
+            answered_errors,
+            ..Self::default()
+        };
+        for (place, (reason, count)) in sample.reasons.iter_mut().zip(reasons) {
+            let index = Reason::ALL.iter().position(|it| it == reason).unwrap();
+            *place = (index as u8 + 1, *count);
+        }
+        sample
+    }
+
     /// Why requests were rejected or failed, by label, as far as it is kept; answers of nodes as `5xx`.
-    pub(super) fn reasons(&self) -> impl Iterator<Item = (&'static str, u32)> {
-        let named = self.reasons.into_iter().filter_map(|(place, count)| {
+    pub(crate) fn reasons(&self) -> impl Iterator<Item = (&'static str, u32)> {
+        let answered = Some(("5xx", self.answered_errors));
+        self.named_reasons()
+            .chain(answered.filter(|(_, count)| *count > 0))
+    }
+
+    /// The same without answers of nodes.
+    pub(super) fn named_reasons(&self) -> impl Iterator<Item = (&'static str, u32)> {
+        self.reasons.into_iter().filter_map(|(place, count)| {
             let reason = Reason::ALL.get(usize::from(place).checked_sub(1)?)?;
             Some((reason.label(), count))
-        });
-        let answered = Some(("5xx", self.answered_errors));
-        named.chain(answered.filter(|(_, count)| *count > 0))
+        })
     }
 
     /// Answers whose time was taken.
@@ -207,6 +232,21 @@ impl NodeSample {
             (Place::In, CROWDED..) => '+',
             (Place::In, load) => char::from(b'0' + (load / 10).min(9)),
         }
+    }
+}
+
+impl NodeSample {
+    /// The sample that such a letter may have come from; none: nothing was known.
+    pub(super) fn of_letter(letter: char) -> Option<Self> {
+        let (load, place) = match letter {
+            'x' => (UNKNOWN, Place::Out),
+            'd' => (UNKNOWN, Place::Drained),
+            'm' => (UNKNOWN, Place::Moving),
+            '.' => (UNKNOWN, Place::In),
+            '+' => (CROWDED, Place::In),
+            digit => (digit.to_digit(10)? as u8 * 10 + 5, Place::In),
+        };
+        Some(Self { load, place })
     }
 }
 

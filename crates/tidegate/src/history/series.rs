@@ -52,6 +52,32 @@ impl<T: Sample> Ring<T> {
         self.newest = step;
     }
 
+    /// The newest step.
+    pub(super) fn newest(&self) -> u64 {
+        self.newest
+    }
+
+    /// All of them, the oldest first.
+    pub(super) fn samples(&self) -> impl Iterator<Item = &Option<T>> {
+        self.samples.iter()
+    }
+
+    /// Puts samples before its own, of which the last is that of this step. Its own count where both have one.
+    fn recall(&mut self, newest: u64, samples: &[Option<T>]) {
+        if self.samples.is_empty() {
+            self.newest = newest;
+        }
+        let first = (self.newest + 1).saturating_sub(self.samples.len() as u64);
+        let oldest = (newest + 1).saturating_sub(samples.len() as u64);
+        let room = (self.most - self.samples.len()) as u64;
+        for step in (oldest.max(first.saturating_sub(room))..first).rev() {
+            // A step between the two has no sample.
+            let at = usize::try_from(step - oldest).unwrap_or(usize::MAX);
+            let sample = samples.get(at).copied().flatten();
+            self.samples.push_front(sample);
+        }
+    }
+
     /// The sample of a step, if there is one yet, or still.
     pub(crate) fn at(&self, step: u64) -> Option<T> {
         let ago = usize::try_from(self.newest.checked_sub(step)?).ok()?;
@@ -81,6 +107,11 @@ impl<T: Sample> Series<T> {
     pub(crate) fn put(&mut self, second: u64, sample: T) {
         self.seconds.put(second, sample);
         self.tens.put(second / Step::TenSeconds.seconds(), sample);
+    }
+
+    /// Puts what another process recorded, in steps of ten seconds, before its own.
+    pub(super) fn recall(&mut self, newest: u64, samples: Vec<Option<T>>) {
+        self.tens.recall(newest, &samples);
     }
 
     /// The newest second.

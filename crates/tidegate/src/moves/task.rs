@@ -40,6 +40,7 @@ use super::sight::Places;
 use super::under_way::{MovesUnderWay, why_back};
 use super::{Order, Orders};
 use crate::config::{Movable, MovesEngine, NodeRead, Reconfigure};
+use crate::events::About;
 use crate::models::MovedNodes;
 use crate::output::{self, Output};
 use crate::reload::LiveCluster;
@@ -421,7 +422,7 @@ impl MovesTask {
         if let Some(why) = &record.failed {
             text.push_str(&format!(": {why}"));
         }
-        self.output.event(event, &text);
+        self.output.event_about(event, About::node(node, to), &text);
     }
 
     /// Does what an operator asks for.

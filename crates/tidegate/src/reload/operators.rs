@@ -65,6 +65,31 @@ impl LiveCluster {
         work.await.unwrap_or(Err(ReloadError::Broken))
     }
 
+    /// Has a node weigh so much, or what it weighs by itself, until the process ends. No upgrade begins meanwhile.
+    ///
+    /// # Errors
+    /// Nothing is changed then.
+    pub(crate) async fn weigh_node(
+        self: &Arc<Self>,
+        name: String,
+        weight: Option<f32>,
+        change: Change,
+    ) -> Result<NodeEdited, ReloadError> {
+        let own = Arc::clone(self);
+        let work = tokio::spawn(async move {
+            let weighed =
+                own.change_others(move |others, cluster| weigh(others, cluster, name, weight));
+            let node = weighed.await?;
+            drop(change);
+            Ok(NodeEdited {
+                node,
+                kept: false,
+                note: Some("it is so until this process ends".into()),
+            })
+        });
+        work.await.unwrap_or(Err(ReloadError::Broken))
+    }
+
     /// Takes over what another front-end has kept in the state folder, once that is ours.
     pub(crate) async fn follow_folder(self: Arc<Self>) {
         while self.node_file.is_waiting() {
@@ -152,6 +177,38 @@ fn edit(
         Some(why) => Err(ReloadError::Node(format!("node {}: {why}", node.name))),
         None => Ok(node),
     }
+}
+
+/// Changes what a node weighs, whatever its owner says.
+fn weigh(
+    others: &mut OtherNodes,
+    cluster: &Wanted,
+    name: String,
+    weight: Option<f32>,
+) -> Result<AddedNode, ReloadError> {
+    let unknown = || ReloadError::Node("there is no node of this name".into());
+    let before = cluster.with(others);
+    let is_there = |name: &str| before.wanted.cluster.nodes.iter().any(|it| it.name == name);
+    if !is_there(&name) {
+        return Err(unknown());
+    }
+    others.weights.retain(|name, _| is_there(name));
+    match weight {
+        Some(weight) => others.weights.insert(name.clone(), weight),
+        None => others.weights.remove(&name),
+    };
+    let after = cluster.with(others).wanted.cluster;
+    let node = after.nodes.into_iter().find(|it| it.name == name);
+    let node = node.ok_or_else(unknown)?;
+    let site = &after.sites[node.site.index()].name;
+    let node = AddedNode {
+        name,
+        address: node.address,
+        site: site.clone(),
+        weight: node.weight,
+    };
+    node.fit().map_err(ReloadError::Node)?;
+    Ok(node)
 }
 
 fn added(before: &WholeCluster, request: NodeRequest) -> Result<AddedNode, ReloadError> {

@@ -27,6 +27,7 @@ pub(crate) fn request_config(front_end: &FrontEnd) -> RequestConfig {
         log: front_end.log.format,
         log_fields: front_end.log.fields.clone(),
         recent: front_end.log.recent,
+        id_header: front_end.log.id_header,
         traces: front_end.traces.requests,
     }
 }

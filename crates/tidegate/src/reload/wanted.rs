@@ -60,6 +60,8 @@ pub(crate) struct OtherNodes {
     pub(crate) added: Vec<AddedNode>,
     /// Nodes of the file that serve another site than it says: the site, by node.
     pub(crate) moved: MovedNodes,
+    /// Weights that operators have set, by node; until the process ends.
+    pub(crate) weights: BTreeMap<String, f32>,
 }
 
 /// What is wanted in all.
@@ -160,6 +162,13 @@ impl Wanted {
                 Ok(()) => drop(whole.owners.insert(node.name.into(), node.source.into())),
                 Err(why) => drop(whole.left_out.insert(titled(node.source, node.name), why)),
             }
+        }
+        for node in &mut whole.wanted.cluster.nodes {
+            node.weight = others
+                .weights
+                .get(&node.name)
+                .copied()
+                .unwrap_or(node.weight);
         }
         whole
     }

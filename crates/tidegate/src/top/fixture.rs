@@ -82,6 +82,8 @@ fn site(name: &str, policy: &str, nodes: Vec<NodeStatus>) -> SiteStatus {
         candidates: nodes.len() as u32,
         fail_open: false,
         recent: recent(501.0, 1.5),
+        refusing_seconds: None,
+        failing_seconds: None,
         refused: BTreeMap::new(),
         errors: BTreeMap::new(),
         apart: Apart {
@@ -186,6 +188,11 @@ fn decision(path: &str, node: Option<&str>, seconds_ago: f64) -> SiteDecision {
     SiteDecision {
         site: "shop".into(),
         decision: Decision {
+            id: "0-7fe1".into(),
+            trace_id: None,
+            sentence: String::new(),
+            method: "GET".into(),
+            site: Some("shop".into()),
             seconds_ago,
             path: path.into(),
             status: if node.is_some() { 200 } else { 503 },

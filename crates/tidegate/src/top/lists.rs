@@ -52,7 +52,7 @@ const DECISIONS: &[Column] = &[
     numbers("took", 3),
     numbers("held", 8),
     numbers("load age", 4),
-    numbers("rif", 5),
+    numbers("in flight", 5),
     numbers("score", 7),
     numbers("of", 9),
 ];

@@ -157,5 +157,6 @@ fn last_requests(why: Why) -> Vec<Decision> {
         Why::Node(why) => why.decisions,
         Why::Site(why) => why.decisions,
         Why::Class(why) => why.decisions,
+        Why::Request(why) => vec![*why],
     }
 }

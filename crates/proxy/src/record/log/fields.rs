@@ -165,6 +165,11 @@ impl OfEnd {
                 }
                 return;
             }
+            Self::Id => {
+                out.extend_from_slice(key);
+                put!(out, "\"{}\"", tail.id);
+                return;
+            }
             Self::RetryDenied => return flag(out, key, tail.retry_denied.then_some(true)),
             Self::FailOpen => return flag(out, key, why.map(|it| it.fail_open)),
             Self::Status => return number(out, key, Some(tail.status.into())),

@@ -104,6 +104,7 @@ pub(super) fn combined_tail(out: &mut Vec<u8>, tail: &Tail<'_>) {
     if let Some(reason) = tail.reason {
         put!(out, " reason={}", reason.label());
     }
+    put!(out, " id={}", tail.id);
     out.push(b'\n');
 }
 

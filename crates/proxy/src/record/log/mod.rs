@@ -28,6 +28,7 @@ pub use writer::{LogHealth, LogReopener, OpenedLog};
 use crate::config::LogFormat;
 use crate::config::log_fields::LogFields;
 use crate::record::hedged::Hedged;
+use crate::record::id::RequestId;
 use crate::record::reason::Reason;
 use crate::record::stats::Stats;
 use crate::wire::trace::trace_of;
@@ -62,6 +63,7 @@ pub(crate) struct Head<'a> {
 /// What a line says of the end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tail<'a> {
+    pub(crate) id: RequestId,
     pub(crate) status: u16,
     pub(crate) bytes: u64,
     pub(crate) bytes_in: u64,

@@ -9,11 +9,17 @@ use tidegate_core::throttle::ThrottleId;
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{NodeId, SiteId};
 
+use crate::record::id::RequestId;
 use crate::record::reason::Reason;
+use crate::wire::trace::TraceId;
 
 /// A request that has ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Recent {
+    /// By what it is known.
+    pub id: RequestId,
+    /// The trace that it is exported with.
+    pub trace: Option<TraceId>,
     /// When its head was read.
     pub at: Timestamp,
     /// From then to its end.
@@ -44,6 +50,8 @@ pub struct Recent {
 impl Recent {
     /// Of no request yet.
     const BLANK: Self = Self {
+        id: RequestId::NONE,
+        trace: None,
         at: Timestamp::ZERO,
         duration: Duration::ZERO,
         client: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -58,6 +66,11 @@ impl Recent {
         reason: None,
         words: Words::EMPTY,
     };
+
+    /// The beginning of its method.
+    pub fn method(&self) -> &str {
+        self.words.method()
+    }
 
     /// The beginning of its path.
     pub fn path(&self) -> &str {

@@ -44,6 +44,7 @@ fn head(headers: &HeaderMap) -> Head<'_> {
 
 fn tail(reason: Option<Reason>) -> Tail<'static> {
     Tail {
+        id: "1-7fe2".parse().unwrap(),
         status: 200,
         bytes: 1024,
         bytes_in: 0,
@@ -179,7 +180,7 @@ fn a_sticky_session_is_told() {
     let object: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(object["sticky"], "home");
     let combined = line(LogFormat::Combined, &of(Stickiness::NodeOut));
-    assert!(combined.ends_with(" fail_open=false sticky=node_out\n"));
+    assert!(combined.ends_with(" fail_open=false sticky=node_out id=1-7fe2\n"));
     assert!(!line(LogFormat::Json, &of(Stickiness::None)).contains("sticky"));
 }
 
@@ -209,7 +210,10 @@ fn the_hold_of_a_test_is_told() {
     let object: serde_json::Value = serde_json::from_str(&line(LogFormat::Json, &held)).unwrap();
     assert_eq!(object["experiment_us"], 300_000);
     assert_eq!(object.get("held_us"), None);
-    assert!(line(LogFormat::Combined, &held).ends_with(" fail_open=false experiment_us=300000\n"));
+    assert!(
+        line(LogFormat::Combined, &held)
+            .ends_with(" fail_open=false experiment_us=300000 id=1-7fe2\n")
+    );
 }
 
 #[test]
@@ -219,7 +223,7 @@ fn a_combined_line_is_what_log_tools_expect() {
         "192.0.2.7 - - [10/Oct/2000:13:55:36 +0000] \"GET /cart?item=1 HTTP/1.1\" 200 1024 \"-\" \
          \"curl/8 \\\"quoted\\\"\" host=\"shop.example\" bytes_in=0 duration_us=1500 queue_us=2 \
          upstream_us=1400 site=\"shop\" node=\"n1\" tries=1 compared=5 score=1.5 load_age_us=900 \
-         in_flight=3 fail_open=false\n"
+         in_flight=3 fail_open=false id=1-7fe2\n"
     );
 }
 

@@ -49,6 +49,7 @@ fn guarded() -> Access {
     let identity = Identity::random().unwrap();
     Access {
         token: Some(token()),
+        read_token: None,
         peers: Some(PeerGate::new(key(), identity).unwrap()),
         identity: Some(identity),
     }

@@ -1,0 +1,220 @@
+//! Events as they come, to a server of the operator's: `[events] webhook`.
+//!
+//! ```text
+//! an event ── GATHER ──> POST {"front_end": …, "missed": 0, "events": […]}, at most EVENTS_A_POST
+//!    2xx: the next ones     no answer, 429, 5xx: again, after a pause that doubles     else: dropped
+//! ```
+//!
+//! One batch is on its way at a time. Events wait in the log, which keeps the last so many: those that were pushed out meanwhile are
+//! counted in `missed`. Nothing waits for the webhook. Failure case: what was taken though its answer was lost comes twice,
+//! with the same numbers.
+
+use std::time::Duration;
+
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, StatusCode};
+use hyper::body::Bytes;
+use serde::Serialize;
+use tidegate_discover::{Answer, Session};
+
+use crate::config::WebhookConfig;
+use crate::events::EventLog;
+use crate::models::{EventLevel, EventModel};
+use crate::output::Output;
+
+/// What comes within this time goes together.
+const GATHER: Duration = Duration::from_millis(500);
+/// Most events of one POST.
+const EVENTS_A_POST: usize = 100;
+/// Most bytes of an answer.
+const ANSWER_MAX: usize = 64 << 10;
+/// Time for a connection, the batch and the answer.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Before a batch is sent again for the first time; then twice as long each time.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// Longest such pause.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// What is sent.
+#[derive(Debug, PartialEq, Serialize)]
+struct Batch<'a> {
+    /// Which one it comes from.
+    front_end: &'a str,
+    /// Events before these that were too many to be kept.
+    missed: u64,
+    events: Vec<EventModel>,
+}
+
+/// How a try went.
+#[derive(Debug, PartialEq, Eq)]
+enum Attempt {
+    Taken,
+    Refused(String),
+    Failed(String, Option<Duration>),
+}
+
+/// Sends what happens, until it is dropped.
+pub(crate) async fn run(log: &'static EventLog, config: WebhookConfig, output: Output) {
+    let mut session = Session::new(config.server.clone(), config.ca_file.clone());
+    let mut sent = 0;
+    let mut failing = false;
+    loop {
+        log.wait_behind(sent).await;
+        // A product timer: what comes together is sent together.
+        tokio::time::sleep(GATHER).await;
+        let Some(batch) = next(log, &mut sent, &config) else {
+            continue;
+        };
+        // Strings, numbers and nothing else: this does not fail.
+        let body = Bytes::from(serde_json::to_vec(&batch).unwrap_or_default());
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let (why, wait) = match send(&mut session, &config, body.clone()).await {
+                Attempt::Taken => {
+                    if std::mem::take(&mut failing) {
+                        let text = format!("webhook: {} takes events again", config.server);
+                        output.event("answers", &text);
+                    }
+                    break;
+                }
+                Attempt::Refused(why) => (why, None),
+                Attempt::Failed(why, wait) => (why, Some(wait.unwrap_or(pause))),
+            };
+            if !std::mem::replace(&mut failing, true) {
+                let text = format!("webhook: {} does not take events: {why}", config.server);
+                output.event("webhook_failed", &text);
+            }
+            let Some(wait) = wait else { break };
+            // The time between two tries.
+            tokio::time::sleep(wait).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+}
+
+/// What is to be sent next, if anything of it is wanted.
+fn next<'a>(log: &EventLog, sent: &mut u64, config: &'a WebhookConfig) -> Option<Batch<'a>> {
+    let (oldest, newest) = {
+        let kept = log.after(u64::MAX, 0);
+        (kept.oldest, kept.newest)
+    };
+    let missed = oldest.saturating_sub(*sent + 1);
+    let mut events = log.after(*sent, usize::MAX).events;
+    events.truncate(EVENTS_A_POST);
+    *sent = events.last().map_or(newest, |it| it.number);
+    events.retain(|it| config.notes || it.level != EventLevel::Note);
+    (!events.is_empty()).then_some(Batch {
+        front_end: &config.instance,
+        missed,
+        events,
+    })
+}
+
+async fn send(session: &mut Session, config: &WebhookConfig, body: Bytes) -> Attempt {
+    let mut fields = config.headers.clone();
+    fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let limits = (ANSWER_MAX, TIMEOUT);
+    match session.exchange(&config.path, &fields, body, limits).await {
+        Ok(answer) => read(&answer),
+        Err(why) => Attempt::Failed(why.to_string(), None),
+    }
+}
+
+fn read(answer: &Answer) -> Attempt {
+    let status = answer.status;
+    let why = format!("it answers {status}");
+    match status {
+        _ if status.is_success() => Attempt::Taken,
+        StatusCode::TOO_MANY_REQUESTS => {
+            let wait = answer
+                .fields
+                .get(RETRY_AFTER)
+                .and_then(|it| it.to_str().ok());
+            let wait = wait.and_then(|it| it.trim().parse().ok());
+            Attempt::Failed(why, wait.map(|it| Duration::from_secs(it).min(PAUSE_MAX)))
+        }
+        _ if status.is_server_error() => Attempt::Failed(why, None),
+        _ => Attempt::Refused(why),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderMap;
+
+    use super::*;
+    use crate::events::{About, EVENTS_MAX};
+
+    fn config(notes: bool) -> WebhookConfig {
+        WebhookConfig {
+            server: "http://127.0.0.1:1".parse().unwrap(),
+            path: "/hook".into(),
+            ca_file: None,
+            headers: HeaderMap::new(),
+            notes,
+            instance: "front-1".into(),
+        }
+    }
+
+    fn numbers(batch: Option<Batch<'_>>) -> Option<(u64, Vec<u64>)> {
+        let batch = batch?;
+        Some((
+            batch.missed,
+            batch.events.iter().map(|it| it.number).collect(),
+        ))
+    }
+
+    #[test]
+    fn notes_are_left_out_unless_they_are_wanted() {
+        let log = EventLog::default();
+        let mut sent = 0;
+        assert_eq!(numbers(next(&log, &mut sent, &config(false))), None);
+        for kind in ["rung", "ejected", "state"] {
+            log.add(kind, About::default(), "x");
+        }
+        let batch = numbers(next(&log, &mut sent, &config(false)));
+        assert_eq!((batch, sent), (Some((0, vec![2])), 3));
+        sent = 0;
+        let batch = numbers(next(&log, &mut sent, &config(true)));
+        assert_eq!((batch, sent), (Some((0, vec![1, 2, 3])), 3));
+        assert_eq!(numbers(next(&log, &mut sent, &config(true))), None);
+    }
+
+    #[test]
+    fn what_was_pushed_out_is_counted_and_no_batch_is_long() {
+        let log = EventLog::default();
+        for _ in 0..EVENTS_MAX + 7 {
+            log.add("ejected", About::default(), "x");
+        }
+        let mut sent = 2;
+        let (missed, sent_now) = numbers(next(&log, &mut sent, &config(false))).unwrap();
+        assert_eq!((missed, sent_now.len(), sent_now[0]), (5, EVENTS_A_POST, 8));
+        let (missed, sent_then) = numbers(next(&log, &mut sent, &config(false))).unwrap();
+        assert_eq!((missed, sent_then[0]), (0, 8 + EVENTS_A_POST as u64));
+    }
+
+    #[test]
+    fn what_may_be_sent_again_is_told_from_what_may_not() {
+        let answer = |status, after: Option<&'static str>| {
+            let mut fields = HeaderMap::new();
+            if let Some(after) = after {
+                fields.insert(RETRY_AFTER, HeaderValue::from_static(after));
+            }
+            read(&Answer {
+                status: StatusCode::from_u16(status).unwrap(),
+                fields,
+                body: Bytes::new(),
+            })
+        };
+        assert_eq!(answer(204, None), Attempt::Taken);
+        assert!(matches!(answer(503, None), Attempt::Failed(_, None)));
+        let wait = Some(Duration::from_secs(5));
+        assert!(matches!(answer(429, Some("5")), Attempt::Failed(_, it) if it == wait));
+        for status in [301, 400, 404] {
+            assert!(
+                matches!(answer(status, None), Attempt::Refused(_)),
+                "{status}"
+            );
+        }
+    }
+}
