@@ -47,7 +47,7 @@ export interface EventModel {
   level: "good" | "warn" | "bad" | "note";
   site: string | null;
   node: string | null;
-  who?: string;
+  by?: string;
   text: string;
 }
 
@@ -68,7 +68,7 @@ export class Cluster implements Scene {
   pace = 1;
   headline: Json = { level: "good", text: "", others: [] };
   events: EventModel[] = [];
-  access: Json | null = { may_act: true, token: "none", who: "127.0.0.1" };
+  access: Json | null = { may_act: true, token: "none", by: "127.0.0.1" };
   moves: Json | null = null;
   throttles: Json[] = [];
   requests: Json[] = [];
@@ -254,7 +254,7 @@ export class Cluster implements Scene {
     const events = this.events.map(({ at, ...it }, place) => ({
       number: place + 1,
       at_seconds: NOW + at,
-      who: null,
+      by: null,
       ...it,
     }));
     return { newest: events.length, oldest: 1, events: events.filter((it) => it.number > after).slice(-100) };

@@ -189,7 +189,7 @@ test("the name is kept for the next order", async () => {
 
 test("a token that may only read has no hands", async () => {
   const scene = scenes.deadNode();
-  scene.access = { may_act: false, token: "read", who: "10.0.0.9" };
+  scene.access = { may_act: false, token: "read", by: "10.0.0.9" };
   const { page, close } = await open(scene);
   await page.getByText("read-only token: nothing can be done from here").waitFor();
   await page.locator("tr[data-node=shop-1]").waitFor();

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { axe, open, picture } from "./harness";
+import { request } from "./answers";
 import * as scenes from "./scenes";
 
 test("history is asked for whole once, then for its newest steps", async () => {
@@ -104,7 +105,7 @@ test("a site, what it refuses and an event are explained", async () => {
   await page.getByRole("button", { name: /702\/s refused: 610\/s no room/ }).click();
   await page.getByText("The last 12 requests of shop that were refused or failed:").waitFor();
   assert.equal(server.gets("/api/requests").at(-1)?.query.has("wrong"), true);
-  await page.getByText("GET /search?q, 503 no room").first().waitFor();
+  await page.getByText("GET /search?q of shop was refused with 503 after 2.1 ms: no room").first().waitFor();
   await picture(page, "front-why");
   assert.deepEqual(await axe(page), []);
   await page.getByRole("button", { name: "shop refuses requests: 610/s no_room" }).click();
@@ -116,7 +117,7 @@ test("a request is found by its id", async () => {
   const { page, close } = await open(scenes.deadNode());
   await page.locator("#request-id").fill("1-2f3a");
   await page.keyboard.press("Enter");
-  await page.getByText("It was answered 502 by this front-end: connect.").waitFor();
+  await page.getByText("GET /search?q of shop was refused with 502 after 2.1 ms: connect").waitFor();
   assert.match(page.url(), /why=request%3A1-2f3a/);
   await page.locator("#request-id").fill("none");
   await page.getByRole("button", { name: "Find" }).click();
@@ -173,7 +174,7 @@ test("texts of clients never become markup", async () => {
   scene.events.push({ at: 0, kind: hostile, level: "bad", site: hostile, node: null, text: hostile });
   scene.node("shop-2").note = () => hostile;
   scene.requests = [
-    { ...scenes.request("1-2f3a", "shop", null, 503, hostile, 1), path: hostile, sentence: hostile },
+    { ...request("1-2f3a", "shop", null, 503, hostile, 1), path: hostile, sentence: hostile },
   ];
   const { page, close } = await open(scene, { path: "/#why=request:1-2f3a" });
   await page.locator("#panel").getByText("<img src=x").first().waitFor();

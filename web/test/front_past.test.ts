@@ -111,7 +111,7 @@ const event = (number: number, change: Partial<Event> = {}): Event => ({
   level: "bad",
   site: "shop",
   node: "n1",
-  who: null,
+  by: null,
   text: "n1 is ejected",
   ...change,
 });

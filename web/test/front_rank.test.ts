@@ -21,7 +21,8 @@ test("a node is as bad as what clients notice of it", () => {
   assert.equal(level({ errors: 4.9, rate: 100 }), "warn");
   assert.equal(level({ tasks: 12, cpus: 8 }), "warn");
   assert.equal(level({ tasks: 11, cpus: 8 }), "good");
-  assert.equal(level({ note: "its disk is full" }), "warn");
+  // That there was an error some minutes ago is said, and no trouble now.
+  assert.equal(level({ note: "last error: connect, 4 min ago" }), "good");
   assert.equal(level({ tasks: null, cpus: null, cpu: null }), "warn");
   // What an operator wants is nothing that is wrong.
   assert.equal(level({ state: "drain", note: "drained by anna" }), "note");

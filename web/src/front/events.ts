@@ -17,7 +17,8 @@ export interface Event {
   level: EventLevel;
   site: string | null;
   node: string | null;
-  who: string | null;
+  /** The operator that wanted it. */
+  by: string | null;
   text: string;
 }
 
@@ -38,7 +39,7 @@ const events: Reader<Events> = object<Events>({
       level: oneOf(EVENT_LEVELS),
       site: maybe(text),
       node: maybe(text),
-      who: maybe(text),
+      by: maybe(text),
       text,
     }),
     ASKED_MAX,

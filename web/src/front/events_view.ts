@@ -4,7 +4,7 @@ import { byId, make } from "../dom";
 import { button, show, write } from "./elements";
 import { EVENT_LEVELS, type Event, choices, filtered } from "./events";
 import type { Actions, State } from "./state";
-import { ago } from "./words";
+import { ago, kindWord } from "./words";
 
 /** Most events in the list; the filters reach the others. */
 const LISTED_MAX = 60;
@@ -88,7 +88,7 @@ export class EventsView {
     write(text, event.text);
     const mark = make("span", `mark ${event.level}`, MARKS[event.level]);
     mark.title = event.level;
-    const what = [event.kind.replaceAll("_", " "), event.site, event.who && `by ${event.who}`];
+    const what = [kindWord(event.kind), event.site, event.by && `by ${event.by}`];
     const about = make("span", "soft");
     write(about, ` · ${what.filter(Boolean).join(" · ")}`);
     const element = make("li", event.level, mark, make("div", "", text, make("div", "small", when, about)));
@@ -103,7 +103,7 @@ function offer(select: HTMLSelectElement, all: string, values: readonly string[]
     const options = wanted.map((value) => {
       const option = make("option");
       option.value = value;
-      write(option, value === "" ? all : value.replaceAll("_", " "));
+      write(option, value === "" ? all : kindWord(value));
       return option;
     });
     select.replaceChildren(...options);

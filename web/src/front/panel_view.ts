@@ -88,7 +88,7 @@ export class PanelView {
     const event = this.state.events.find((it) => it.number === number);
     if (!event) return [line("This event is not known any more.")];
     const now = this.state.seen?.at_seconds ?? event.at_seconds;
-    const by = event.who === null ? "" : `, by ${event.who}`;
+    const by = event.by === null ? "" : `, by ${event.by}`;
     const date = new Date(event.at_seconds * 1000).toLocaleString();
     const said = [line(event.text), line(`${ago(now - event.at_seconds)} (${date})${by}`, "soft")];
     const about = event.node ?? event.site;
@@ -143,14 +143,12 @@ function failure(error: unknown): string {
 }
 
 function requestStory(it: Request): Node[] {
-  return [...(it.sentence === null ? [] : [line(it.sentence)]), line(requestLine(it)), numbers(it.fields)];
+  const when = it.seconds_ago === null ? "" : `${ago(it.seconds_ago)}, `;
+  return [line(it.sentence || requestLine(it)), line(`${when}request ${it.id}`, "soft"), numbers(it.fields)];
 }
 
 function list(all: readonly Request[]): HTMLElement {
-  const items = all.map((it) =>
-    make("li", "", line(requestLine(it)), ...requestStory(it).filter((_, at) => at !== 1)),
-  );
-  return make("ol", "requests", ...items);
+  return make("ol", "requests", ...all.map((it) => make("li", "", ...requestStory(it))));
 }
 
 function numbers(fields: readonly Field[]): HTMLElement {

@@ -1,7 +1,7 @@
 // What is wrong with nodes and sites, and which comes first.
 //
 //   node   bad    failing or ejected; 5 % of its answers or more are errors
-//          warn   errors at all; a note against it; 1.5 tasks or more for each CPU; a load that is
+//          warn   errors at all; 1.5 tasks or more for each CPU; a load that is
 //                 not known although that of a neighbour is
 //          note   an operator's or an agent's word, or a move: nothing that is wrong
 //   site   bad    no node may take requests, or none is up; 1 % of its requests or more are refused or fail
@@ -32,7 +32,7 @@ export function nodeLevel(node: Node, expects: boolean): NodeLevel {
   if (BAD_STATES.has(node.state)) return "bad";
   if (node.errors > 0 && node.errors >= ERRORS_BAD * node.rate) return "bad";
   if (node.state !== "up") return "note";
-  if (node.errors > 0 || node.note !== null || isOverloaded(node)) return "warn";
+  if (node.errors > 0 || isOverloaded(node)) return "warn";
   return expects && node.tasks === null && node.cpu === null ? "warn" : "good";
 }
 

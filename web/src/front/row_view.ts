@@ -113,7 +113,7 @@ export class RowView {
     setClass(this.state, `state ${level}`);
     this.strip.set(state.nodeHistory(node.name)?.load ?? "");
     const said = complaints(ranked).join("; ");
-    write(this.complaint, level === "good" || said === reason(node.state) ? "" : said);
+    write(this.complaint, said === reason(node.state) ? "" : said);
     this.updateLoad(node);
     write(this.share, percent(node.share));
     this.shareBar.set(node.share, others);

@@ -54,6 +54,11 @@ export function reason(code: string): string {
   return code === "5xx" ? "server errors (5xx)" : code.replaceAll("_", " ");
 }
 
+/** A kind of event as words. */
+export function kindWord(kind: string): string {
+  return kind === "rung" ? "how a load is read" : kind.replaceAll("_", " ");
+}
+
 /** `12/s no room, 3/s timeout`, the most frequent first. */
 export function reasonsPerSecond(reasons: Readonly<Record<string, number>>, most = 3): string {
   const all = Object.entries(reasons).sort((one, other) => other[1] - one[1]);
