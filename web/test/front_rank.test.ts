@@ -85,9 +85,10 @@ test("what is wrong is said once", () => {
     judged(site({ nodes: [node({}), node(change)] }))
       .slice(1)
       .flatMap(complaints);
-  assert.deepEqual(said({ state: "ejected", note: "ejected: 5 in a row (connect)" }), [
-    "ejected: 5 in a row (connect)",
-  ]);
+  assert.deepEqual(
+    said({ state: "ejected", note: "ejected: 5 in a row (connect); it returns when it answers a probe" }),
+    ["ejected: 5 in a row (connect)"],
+  );
   assert.deepEqual(said({ state: "ejected", errors: 2 }), ["ejected", "2 errors/s"]);
   assert.deepEqual(said({ tasks: null, cpus: null, cpu: null }), ["its load is not known"]);
 });

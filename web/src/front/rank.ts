@@ -99,7 +99,8 @@ function power(value: number): number {
 /** What is wrong with a node, in words; empty if nothing is. */
 export function complaints({ node, level }: Ranked): string[] {
   const said: string[] = [];
-  if (node.note !== null) said.push(node.note);
+  // The first sentence says what is wrong; those behind it how it came and how it ends.
+  if (node.note !== null) said.push(node.note.split("; ")[0] ?? "");
   else if (node.state !== "up") said.push(reason(node.state));
   if (node.errors > 0) said.push(`${count(node.errors)} errors/s`);
   if (isOverloaded(node)) said.push(`${count(node.tasks)} tasks on ${count(node.cpus)} CPUs`);

@@ -73,6 +73,7 @@ export class RowView {
   private readonly cpu = make("span");
   private readonly cpuBar = new Bar();
   private readonly tasks = make("span", "soft");
+  private readonly load = make("span", "line", this.cpu, this.cpuBar.element, this.tasks);
   private readonly read = make("span", "soft small");
   private readonly share = make("span");
   private readonly shareBar = new Bar();
@@ -99,7 +100,7 @@ export class RowView {
     this.element.append(
       head,
       cell("past", "last 15 min", this.strip.element, this.complaint),
-      cell("load", "load now", make("span", "line", this.cpu, this.cpuBar.element, this.tasks), this.read),
+      cell("load", "load now", this.load, this.read),
       cell("share", "share", make("span", "line", this.share, this.shareBar.element), this.others),
       ...this.numbers,
       cell("hands", "", this.act),
@@ -114,6 +115,7 @@ export class RowView {
     this.strip.set(state.nodeHistory(node.name)?.load ?? "");
     const said = complaints(ranked).join("; ");
     write(this.complaint, said === reason(node.state) ? "" : said);
+    setAttribute(this.complaint, "title", node.note ?? "");
     this.updateLoad(node);
     write(this.share, percent(node.share));
     this.shareBar.set(node.share, others);
@@ -127,7 +129,9 @@ export class RowView {
   }
 
   private updateLoad(node: Node): void {
-    write(this.cpu, node.cpu === null ? "–" : `CPU ${percent(node.cpu)}`);
+    const isKnown = node.cpu !== null || node.tasks !== null;
+    if (this.load.hidden === isKnown) this.load.hidden = !isKnown;
+    write(this.cpu, node.cpu === null ? "" : `CPU ${percent(node.cpu)}`);
     this.cpuBar.set(node.cpu, null, isOverloaded(node) ? "over" : "");
     write(this.tasks, node.tasks === null ? "" : tasksSentence(node));
     write(this.read, readSentence(node));

@@ -103,7 +103,8 @@ export class SiteView {
     show(this.lost, gone > 0);
     if (gone > 0) write(this.lost, lostSentence(site));
     const all = site.nodes.length;
-    const out = site.candidates === 0 && all > 0 ? "bad" : site.candidates < all ? "warn" : "soft";
+    const isOut = all > 0 && (site.candidates === 0 || site.fail_open);
+    const out = isOut ? "bad" : site.candidates < all ? "warn" : "soft";
     setClass(this.candidates, out);
     const open = site.fail_open ? "; none is up: ejected ones are used" : "";
     const part =

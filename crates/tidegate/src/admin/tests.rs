@@ -560,10 +560,7 @@ fn the_page_shows_a_row_for_each_node_in_a_browser() {
     let worst = "<p id=\"worst\" class=\"good\">all is well: 2 sites, 3 nodes, no requests</p>";
     assert!(page.contains(worst), "{page}");
     // The second that has ended is the first of the past.
-    assert!(
-        page.contains("waiting for room 0 none in 15 min"),
-        "{page}"
-    );
+    assert!(page.contains("waiting for room 0 none in 15 min"), "{page}");
     assert!(page.contains("class=\"strip\""), "{page}");
     assert!(page.contains("No node moves between sites: [reconfigure] is off."));
 }
