@@ -6,7 +6,7 @@
 //! in them.
 
 use tidegate_core::admission::{Basis, Rank};
-use tidegate_core::load::{LoadTable, Rung};
+use tidegate_core::load::LoadTable;
 use tidegate_core::policy::{Policy, View};
 use tidegate_core::throttle::ClassPattern;
 use tidegate_core::time::Timestamp;
@@ -262,10 +262,7 @@ fn load_reason(status: &NodeStatus) -> String {
             trouble()
         ),
         (None, Some(_)) => format!("its load is not known yet{}", trouble()),
-        (None, None) => format!(
-            "its load is not read (rung {}): own requests in flight and latencies decide",
-            Rung::None.label()
-        ),
+        (None, None) => "its load is not read: own requests in flight and latencies decide".into(),
     }
 }
 
