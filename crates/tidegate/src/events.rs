@@ -76,6 +76,7 @@ impl<'a> About<'a> {
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct EventLog {
+    since: u64,
     kept: Mutex<Kept>,
     more: Notify,
 }
@@ -86,10 +87,22 @@ struct Kept {
     newest: u64,
 }
 
+impl Kept {
+    /// The oldest of those that matter least gives way: notes before trouble and its end, and before what operators ordered.
+    fn make_room(&mut self) {
+        let matters = |it: &EventModel| it.level != EventLevel::Note || it.by.is_some();
+        let trifle = self.events.iter().position(|it| !matters(it));
+        self.events.remove(trifle.unwrap_or(0));
+    }
+}
+
 impl EventLog {
     /// One that lasts as long as the process.
     pub(crate) fn of_process() -> &'static Self {
-        Box::leak(Box::default())
+        Box::leak(Box::new(Self {
+            since: clock::unix().as_secs(),
+            ..Self::default()
+        }))
     }
 
     /// Takes what happened now.
@@ -109,11 +122,16 @@ impl EventLog {
             text: text.chars().take(TEXT_MAX).collect(),
         };
         if kept.events.len() == EVENTS_MAX {
-            kept.events.pop_front();
+            kept.make_room();
         }
         kept.events.push_back(event);
         drop(kept);
         self.more.notify_waiters();
+    }
+
+    /// When it began, seconds since 1970.
+    pub(crate) fn since(&self) -> u64 {
+        self.since
     }
 
     /// The number of the newest event; 0 before the first.
@@ -207,6 +225,25 @@ mod tests {
         ] {
             assert_eq!(level(kind), wanted, "{kind}");
         }
+    }
+
+    #[test]
+    fn notes_give_way_before_trouble_and_orders() {
+        let log = EventLog::default();
+        log.add("ejected", About::default(), "x");
+        let ordered = About {
+            by: Some("anna"),
+            ..About::default()
+        };
+        log.add("ordered", ordered, "x");
+        for _ in 0..EVENTS_MAX {
+            log.add("rung", About::default(), "x");
+        }
+        assert_eq!(numbers(&log.after(0, EVENTS_MAX))[..3], [1, 2, 5]);
+        for _ in 0..EVENTS_MAX {
+            log.add("ejected", About::default(), "x");
+        }
+        assert_eq!(log.after(0, 1).oldest, 3 + EVENTS_MAX as u64);
     }
 
     #[test]

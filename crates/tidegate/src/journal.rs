@@ -37,6 +37,7 @@ const ERRORS: &[&str] = &[
 const WARNINGS: &[&str] = &[
     "admin_refused",
     "agent_down",
+    "certificate_ending",
     "check_failed",
     "discovery_failed",
     "ejected",

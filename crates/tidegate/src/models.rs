@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use access::AccessModel;
 pub(crate) use agent::AgentStatus;
-pub(crate) use certificates::CertificateStatus;
+pub(crate) use certificates::{CertificateStatus, GivenCertificate};
 pub(crate) use checks::{CheckStatus, ServicesStatus};
 pub(crate) use events::{EventLevel, EventModel, Events};
 pub(crate) use headline::{Headline, Level, Problem};
@@ -89,6 +89,9 @@ pub(crate) struct Status {
     /// Certificates that come by themselves, in the order of the configuration.
     #[serde(default)]
     pub(crate) certificates: Vec<CertificateStatus>,
+    /// Those of the configuration.
+    #[serde(default)]
+    pub(crate) given_certificates: Vec<GivenCertificate>,
     /// Sites in the order of the configuration.
     pub(crate) sites: Vec<SiteStatus>,
     /// Nodes that were taken out of the cluster and have requests yet.

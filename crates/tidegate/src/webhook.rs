@@ -1,7 +1,7 @@
 //! Events as they come, to a server of the operator's: `[events] webhook`.
 //!
 //! ```text
-//! an event ── GATHER ──> POST {"front_end": …, "missed": 0, "events": […]}, at most EVENTS_A_POST
+//! an event ── GATHER ──> POST {"front_end": …, "since": …, "missed": 0, "events": […]}, at most EVENTS_A_POST
 //!    2xx: the next ones     no answer, 429, 5xx: again, after a pause that doubles     else: dropped
 //! ```
 //!
@@ -38,8 +38,10 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// What is sent.
 #[derive(Debug, PartialEq, Serialize)]
 struct Batch<'a> {
-    /// Which one it comes from.
+    /// Which one it comes from: the host's name and the admin address.
     front_end: &'a str,
+    /// When the process began, seconds since 1970: numbers are of it.
+    since: u64,
     /// Events before these that were too many to be kept.
     missed: u64,
     events: Vec<EventModel>,
@@ -105,6 +107,7 @@ fn next<'a>(log: &EventLog, sent: &mut u64, config: &'a WebhookConfig) -> Option
     events.retain(|it| config.notes || it.level != EventLevel::Note);
     (!events.is_empty()).then_some(Batch {
         front_end: &config.instance,
+        since: log.since(),
         missed,
         events,
     })

@@ -12,6 +12,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use serde_json::{Value, json};
 use support::mirror::Mirror;
+use support::tls;
 use support::{Process, Response, eventually, folder, free_address, request, tidegate};
 
 const FULL: &str = "full-token-0123456789";
@@ -118,7 +119,7 @@ fn a_token_that_looks_gives_no_orders_and_those_of_the_other_are_kept_with_their
     let mut scene = Scene::new("operators-tokens", mirror.address, "");
     assert_eq!(
         scene.get("/api/access"),
-        json!({ "may_act": false, "token": "read", "by": "anna at 127.0.0.1" })
+        json!({ "may_act": false, "token": "read", "by": "anna (127.0.0.1)" })
     );
     let full = scene.say(FULL, "GET", "/api/access", "");
     assert!(
@@ -175,14 +176,14 @@ fn orders_are_kept_with_their_operator() {
     let [order] = ordered.as_slice() else {
         panic!("{ordered:?}");
     };
-    assert_eq!(order["text"], "ordered by anna at 127.0.0.1: drain n1");
+    assert_eq!(order["text"], "ordered by anna (127.0.0.1): drain n1");
     assert_eq!(
         (&order["node"], &order["site"]),
         (&json!("n1"), &json!("shop"))
     );
     assert_eq!(
         (&order["by"], &order["level"]),
-        (&json!("anna at 127.0.0.1"), &json!("note"))
+        (&json!("anna (127.0.0.1)"), &json!("note"))
     );
     // The same in a terminal.
     let mut events = tidegate();
@@ -192,7 +193,7 @@ fn orders_are_kept_with_their_operator() {
     let shown = events.env("TIDEGATE_TOKEN", READ).output().unwrap();
     let shown = String::from_utf8(shown.stdout).unwrap();
     assert!(
-        shown.contains("ordered by anna at 127.0.0.1: drain n1"),
+        shown.contains("ordered by anna (127.0.0.1): drain n1"),
         "{shown}"
     );
     scene.end();
@@ -231,6 +232,18 @@ fn a_weight_holds_until_it_is_taken_back() {
     assert_eq!(weight(), Some(2.5));
     assert_eq!(weigh("{\"weight\":null}").status, 200);
     assert_eq!(weight(), Some(1.0));
+    // The owner's next word counts more, and stays when its node comes back.
+    assert_eq!(weigh("{\"weight\":7}").status, 200);
+    let note = scene.get("/api/status")["sites"][0]["nodes"][0]["trouble"]["notes"].to_string();
+    assert!(note.contains("an operator has it weigh 7, not 1"), "{note}");
+    let file = scene.folder.join("tidegate.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let heavier = text.replace("site = \"shop\" }]", "site = \"shop\", weight = 3 }]");
+    for (text, weighs) in [(&heavier, 3.0), (&text, 1.0)] {
+        std::fs::write(&file, text).unwrap();
+        assert_eq!(scene.say(FULL, "POST", "/api/reload", "").status, 200);
+        assert_eq!(weight(), Some(weighs));
+    }
     scene.end();
 }
 
@@ -265,9 +278,11 @@ fn a_request_is_found_by_the_id_of_its_answer_and_of_its_line() {
             .collect();
         (lines.len() == 2).then_some(lines)
     });
-    assert_eq!(
-        (&lines[0]["id"], &lines[1]["id"]),
-        (&json!(id), &json!(refused_id))
+    // Workers write their own batches, in whatever order.
+    let ids: Vec<_> = lines.iter().map(|it| it["id"].as_str().unwrap()).collect();
+    assert!(
+        ids.contains(&&*id) && ids.contains(&&*refused_id),
+        "{ids:?}"
     );
     let wrong = scene.get("/api/requests?wrong&last=5");
     let wrong = wrong["requests"].as_array().unwrap();
@@ -290,6 +305,10 @@ fn a_request_is_found_by_the_id_of_its_answer_and_of_its_line() {
         shown.contains("GET /cart of shop was answered 200 by n1 within"),
         "{shown}"
     );
+    // Good ones do not push it out.
+    (0..600).for_each(|_| drop(scene.ask("/more")));
+    let wrong = scene.get("/api/requests?wrong");
+    assert_eq!(wrong["requests"][0]["id"], json!(refused_id));
     scene.end();
 }
 
@@ -413,5 +432,45 @@ fn events_are_sent_as_they_come_and_again_if_they_are_not_taken() {
         scene.events("webhook_failed").pop()
     });
     assert!(failed["text"].as_str().unwrap().contains("503"), "{failed}");
+    scene.end();
+}
+
+#[test]
+fn a_certificate_that_is_about_to_end_is_named_until_it_is_replaced() {
+    let name = "operators-certificate";
+    let Some(authority) = tls::Authority::new(&folder(&format!("{name}-authority"))) else {
+        println!("SKIPPED: openssl is not installed");
+        return;
+    };
+    let mirror = Mirror::start();
+    let mut scene = Scene::new(name, mirror.address, "");
+    let file = scene.folder.join("tidegate.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let listening = format!("listener = [{{ address = \"{}\" }}]", scene.web);
+    let with = |pair: &tls::Pair| {
+        let secure = format!(
+            "{}, tls = {{ {} }} }}]",
+            &listening[..listening.len() - 3],
+            pair.keys()
+        );
+        std::fs::write(&file, text.replace(&listening, &secure)).unwrap();
+        let reloaded = scene.say(FULL, "POST", "/api/reload", "");
+        assert_eq!(reloaded.status, 200, "{}", reloaded.body);
+        scene.get("/api/overview")["headline"]["text"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    let soon = with(&authority.issue_for("soon", &["shop.example"], 2));
+    assert!(
+        soon.starts_with("the certificate for shop.example ends in 4"),
+        "{soon}"
+    );
+    let event = eventually("it is an event", || {
+        scene.events("certificate_ending").pop()
+    });
+    assert_eq!(event["level"], "warn");
+    let later = with(&authority.issue_for("later", &["shop.example"], 30));
+    assert!(later.starts_with("all is well"), "{later}");
     scene.end();
 }

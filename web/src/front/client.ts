@@ -16,7 +16,9 @@ export class Client {
   }
 
   set token(token: string | null) {
-    if (token) sessionStorage.setItem(TOKEN_KEY, token);
+    // A field's value is of plain letters: with others nothing could be asked at all.
+    const sent = token?.replace(/[^\x21-\x7e]/g, "?");
+    if (sent) sessionStorage.setItem(TOKEN_KEY, sent);
   }
 
   /** The name under which orders are given. */

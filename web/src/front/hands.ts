@@ -11,7 +11,12 @@ export type NodeWord = (typeof NODE_WORDS)[number];
 
 export type Hand =
   | { kind: NodeWord; node: string; site: string }
-  | { kind: "weight"; node: string; site: string; weight: number }
+  | {
+      kind: "weight";
+      node: string;
+      site: string;
+      /** null: what it weighs by itself */ weight: number | null;
+    }
   | { kind: "move"; node: string; site: string; to: string }
   | { kind: "throttle"; site: string; override: ThrottleOverride }
   | { kind: "release"; site: string; class: string }
@@ -24,6 +29,7 @@ export interface Order {
   body: object | null;
 }
 
+const WEIGHT_MIN = 0.001;
 const WEIGHT_MAX = 1000;
 
 export function orderOf(hand: Hand): Order {
@@ -61,7 +67,9 @@ export function label(hand: Hand): string {
     case "ready":
       return `Make ${hand.node} ready`;
     case "weight":
-      return `Give ${hand.node} the weight ${count(hand.weight)}`;
+      return hand.weight === null
+        ? `Give ${hand.node} its own weight`
+        : `Give ${hand.node} the weight ${count(hand.weight)}`;
     case "move":
       return `Move ${hand.node} to ${hand.to}`;
     case "throttle":
@@ -94,7 +102,9 @@ export function undo(hand: Hand, seen: Overview): Hand | null {
       return { ...hand, kind: "ready" };
     case "weight": {
       const before = nodeOf(seen, hand)?.weight;
-      return before === undefined || before === hand.weight ? null : { ...hand, weight: before };
+      return before === undefined || before === hand.weight || hand.weight === null
+        ? null
+        : { ...hand, weight: null };
     }
     case "move":
       return { ...hand, site: hand.to, to: hand.site };
@@ -173,15 +183,17 @@ function outLines(hand: OfNode & { kind: "drain" | "maint" | "ready" }, seen: Ov
   ];
 }
 
-function weightSaying(hand: OfNode & { weight: number }, seen: Overview): Saying {
+function weightSaying(hand: OfNode & { weight: number | null }, seen: Overview): Saying {
   const before = nodeOf(seen, hand)?.weight;
   const from = before === undefined ? "" : ` instead of ${count(before)}`;
   return {
     lines: [
-      `${hand.node} weighs ${count(hand.weight)}${from}: policies send it requests of ${hand.site} in proportion.`,
+      hand.weight === null
+        ? `${hand.node} weighs again what its owner, the file or a source, says${from}.`
+        : `${hand.node} weighs ${count(hand.weight)}${from}, until this process ends: what a policy makes of it, it says in "why".`,
       nodeNow(hand, seen),
     ],
-    warning: hand.weight === 0 ? `With the weight 0, ${hand.node} gets no new requests.` : null,
+    warning: null,
   };
 }
 
@@ -216,8 +228,10 @@ export function nodeOf(seen: Overview, { node, site }: OfNode): Node | undefined
 /** A weight that was typed; throws a RangeError with a sentence if it is none. */
 export function typedWeight(typed: string): number {
   const weight = Number(typed);
-  if (typed.trim() === "" || !Number.isFinite(weight) || weight < 0 || weight > WEIGHT_MAX) {
-    throw new RangeError(`A weight from 0 to ${WEIGHT_MAX} is needed.`);
+  if (typed.trim() === "" || !Number.isFinite(weight) || weight < WEIGHT_MIN || weight > WEIGHT_MAX) {
+    throw new RangeError(
+      `A weight from ${WEIGHT_MIN} to ${WEIGHT_MAX} is needed; drain it to send it nothing.`,
+    );
   }
   return weight;
 }

@@ -1,5 +1,6 @@
 //! Listeners of a data plane, at its start and as they change.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -134,6 +135,20 @@ impl ListenerSetter {
     }
 
     /// The listeners that there are; none once it drains.
+    /// Names of the certificates of the configuration that clients are shown now, and when each ends, in seconds since 1970;
+    /// in the order of their names, each once.
+    pub fn certificate_ends(&self) -> BTreeMap<Vec<Box<str>>, u64> {
+        let mut ends = BTreeMap::new();
+        for listener in self.open_now().iter() {
+            let plan = listener.plan.load();
+            for (names, end) in plan.tls.iter().flat_map(|tls| tls.ends()) {
+                let known = ends.entry(names.to_vec()).or_insert(end);
+                *known = end.min(*known);
+            }
+        }
+        ends
+    }
+
     pub(super) fn open_now(&self) -> OpenListeners {
         match &*self.commands.borrow() {
             Command::Run(listeners) => Arc::clone(listeners),

@@ -51,6 +51,9 @@ impl WorkerRecord {
         if let Ok(mut kept) = record.stats().recent.lock() {
             *kept = Ring::new(recent);
         }
+        if let Ok(mut kept) = record.stats().wrong.lock() {
+            *kept = Ring::new(recent);
+        }
         record
     }
 
@@ -83,6 +86,9 @@ impl WorkerRecord {
         if let Ok(mut kept) = self.stats().recent.lock() {
             kept.resize(recent);
         }
+        if let Ok(mut kept) = self.stats().wrong.lock() {
+            kept.resize(recent);
+        }
     }
 
     /// Keeps a request that is written where it is kept.
@@ -93,6 +99,17 @@ impl WorkerRecord {
             && let Some(place) = ring.next_place()
         {
             write(place);
+            if place.is_wrong() {
+                self.remember_wrong(*place);
+            }
+        }
+    }
+
+    /// One that was refused or failed is kept apart as well, or good ones would push it out.
+    #[cold]
+    fn remember_wrong(&self, recent: Recent) {
+        if let Ok(mut ring) = self.stats().wrong.lock() {
+            ring.push(recent);
         }
     }
 }

@@ -65,6 +65,14 @@ impl fmt::Debug for Choice {
 }
 
 impl Choice {
+    /// Names of the certificates of the configuration, and when each ends, in seconds since 1970.
+    pub(super) fn ends(&self) -> impl Iterator<Item = (&[Box<str>], u64)> {
+        self.all.iter().filter_map(|shown| match shown {
+            Shown::Given(certificate) => Some((certificate.names(), certificate.valid().end)),
+            Shown::Issued(_) => None,
+        })
+    }
+
     pub(super) fn new(
         given: Vec<Certificate>,
         issued: Vec<Arc<IssuedCertificate>>,

@@ -190,6 +190,11 @@ impl ServerTls {
         self.choice.is_same(&other.choice)
     }
 
+    /// Names of the certificates of the configuration, and when each ends, in seconds since 1970.
+    pub(crate) fn ends(&self) -> impl Iterator<Item = (&[Box<str>], u64)> {
+        self.choice.ends()
+    }
+
     /// Whether it asks clients for certificates.
     pub(crate) fn asks_clients(&self) -> bool {
         self.clients.is_some()

@@ -256,7 +256,9 @@ impl Line {
 /// Whether a node may be called so.
 pub fn is_name(node: &str) -> bool {
     let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    (1..=NAME_MAX).contains(&node.len()) && node.bytes().all(letter)
+    // Dots alone are other folders, in paths of URLs too.
+    let is_folder = node.bytes().all(|byte| byte == b'.');
+    (1..=NAME_MAX).contains(&node.len()) && node.bytes().all(letter) && !is_folder
 }
 
 /// The bytes that so many hexadecimal digits stand for, in either case.

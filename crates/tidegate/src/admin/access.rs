@@ -108,10 +108,11 @@ impl Access {
             };
         }
         let why = match offered {
-            Some(_) => "a wrong token",
-            None => "no token",
+            Some(_) => Some("a wrong token"),
+            // Our own page asks before it knows that a token is wanted.
+            None => Some("no token").filter(|_| !is_own_page(head)),
         };
-        Err(unauthorized(Some(why), gate, now))
+        Err(unauthorized(why, gate, now))
     }
 
     /// What one with this right may do.
@@ -191,6 +192,12 @@ fn unauthorized(
         }
     }
     refusal
+}
+
+/// Whether a browser says that a page of this very address asks. Nothing is allowed by it.
+fn is_own_page(head: &Parts) -> bool {
+    let site = HeaderName::from_static("sec-fetch-site");
+    head.method == Method::GET && header(head, site) == Some("same-origin")
 }
 
 /// Why a request to an interface without a token is refused, if it is.

@@ -5,7 +5,7 @@ use tidegate_remote::clock;
 use super::plane::Plane;
 use crate::acme::key;
 use crate::exposition::{Kind, Text};
-use crate::models::CertificateStatus;
+use crate::models::{CertificateStatus, GivenCertificate};
 
 /// All, in the order of the configuration.
 pub(super) fn status(plane: &Plane) -> Vec<CertificateStatus> {
@@ -22,6 +22,17 @@ pub(super) fn status(plane: &Plane) -> Vec<CertificateStatus> {
         next_try_in_seconds: state.due.map(|due| (due as f64 - now).max(0.0)),
     });
     status.collect()
+}
+
+/// Those of the configuration that clients are shown.
+pub(super) fn given(plane: &Plane) -> Vec<GivenCertificate> {
+    let now = clock::unix().as_secs_f64();
+    let ends = plane.cluster.iter().flat_map(|it| it.certificate_ends());
+    let given = ends.map(|(names, end)| GivenCertificate {
+        names: names.iter().map(ToString::to_string).collect(),
+        expires_in_seconds: end as f64 - now,
+    });
+    given.collect()
 }
 
 pub(super) fn metrics(plane: &Plane, text: &mut Text) {

@@ -41,12 +41,15 @@ pub(super) fn answer(plane: &Plane, query: Option<&str>) -> Answer {
 /// What asks: the name that its program gives, and its address.
 pub(super) fn operator(head: &Parts, from: IpAddr) -> String {
     let name = head.headers.get(OPERATOR_HEADER);
-    let name = name.and_then(|it| it.to_str().ok()).unwrap_or_default();
-    let is_plain = |it: &char| it.is_ascii_alphanumeric() || " ._-@".contains(*it);
+    let name = name
+        .and_then(|it| std::str::from_utf8(it.as_bytes()).ok())
+        .unwrap_or_default();
+    let is_plain = |it: &char| it.is_alphanumeric() || " ._-@".contains(*it);
     let name: String = name.chars().filter(is_plain).take(NAME_MAX).collect();
     match name.trim() {
         "" => from.to_string(),
-        name => format!("{name} at {from}"),
+        // A name has no brackets.
+        name => format!("{name} ({from})"),
     }
 }
 
@@ -89,6 +92,7 @@ impl Ordered {
         let decoded = |name: &str| percent_decode_str(name).decode_utf8_lossy().into_owned();
         let segments: Vec<_> = what.split('/').collect();
         let (verb, node) = match segments.as_slice() {
+            ["nodes", name, "weight"] => ("weigh".into(), Some(decoded(name))),
             ["nodes", name, order] => ((*order).to_owned(), Some(decoded(name))),
             ["nodes", name] if *method == Method::DELETE => ("remove".into(), Some(decoded(name))),
             ["nodes", name] => ("change".into(), Some(decoded(name))),
@@ -187,12 +191,12 @@ mod tests {
             operator(&request.body(()).unwrap().into_parts().0, from)
         };
         assert_eq!(of(None), "10.0.0.9");
-        assert_eq!(of(Some("anna")), "anna at 10.0.0.9");
+        assert_eq!(of(Some("anna")), "anna (10.0.0.9)");
         assert_eq!(of(Some("<>")), "10.0.0.9");
-        assert_eq!(of(Some("<b>anna")), "banna at 10.0.0.9");
+        assert_eq!(of(Some("<b>anna")), "banna (10.0.0.9)");
         assert_eq!(
             of(Some(&"a".repeat(99))).len(),
-            NAME_MAX + " at 10.0.0.9".len()
+            NAME_MAX + " (10.0.0.9)".len()
         );
     }
 }

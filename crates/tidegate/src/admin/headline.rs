@@ -6,7 +6,7 @@
 //! | level | what |
 //! |---|---|
 //! | bad | clients notice it: a site without a node that may take requests; 1 % of a site's requests or more that are refused for want of room, that fail, or that its nodes answer with an error; workers that accept no connections; a certificate that has run out |
-//! | warn | clients may notice it soon: nodes that are out against the operator's word, or that are used though none is up; loads that are to be read and are not known; requests that wait for room; a full resource; a source of nodes or an authority of certificates that does not do its part; a certificate that is not renewed |
+//! | warn | clients may notice it soon: nodes that are out against the operator's word, or that are used though none is up; loads that are to be read and are not known; requests that wait for room; a full resource; a source of nodes or an authority of certificates that does not do its part; a certificate that is not renewed, or that ends within seven days |
 //! | good | none of these |
 //!
 //! A drain or `maint` of a node is what an operator wants, and nothing that is wrong. Requests that are refused for what their
@@ -17,7 +17,8 @@ use tidegate_proxy::Reason;
 
 use super::trouble::spell;
 use crate::models::{
-    CertificateStatus, Headline, Level, NodeStatus, Problem, ResourceStatus, SiteStatus, Status,
+    CertificateStatus, GivenCertificate, Headline, Level, NodeStatus, Problem, ResourceStatus,
+    SiteStatus, Status,
 };
 use crate::text::state;
 
@@ -27,6 +28,8 @@ const SHARE: f64 = 0.01;
 const FULL: f64 = 0.95;
 /// A wait for room that is worth a word, seconds.
 const WAIT: f64 = 0.1;
+/// A certificate of the configuration that ends within this time should be replaced, seconds.
+const SOON: f64 = 7.0 * 86_400.0;
 /// Most nodes, reasons and classes that a sentence names.
 const NAMED_MAX: usize = 3;
 /// Most sentences besides the first.
@@ -70,6 +73,14 @@ pub(super) fn headline(status: &Status, accused: &[&Finding]) -> Headline {
     }
     all.extend(status.resources.iter().filter_map(full_resource));
     all.extend(status.certificates.iter().filter_map(certificate));
+    let given = status
+        .given_certificates
+        .iter()
+        .filter_map(given_certificate);
+    all.extend(given.map(|it| match it.level {
+        Level::Bad => Found::bad(1.4, it.text),
+        Level::Warn | Level::Good => Found::warn(0.7, it.text),
+    }));
     let silent = status.sources.iter().filter_map(|it| {
         let why = it.error.as_ref()?;
         Some(Found::warn(
@@ -175,7 +186,16 @@ fn refusals(site: &SiteStatus, accused: &[&Finding]) -> Option<Found> {
     ours.sort_by(|one, other| other.1.total_cmp(&one.1));
     let rate: f64 = ours.iter().map(|it| it.1).sum();
     let share = rate / site.recent.requests_per_second;
-    let (first, _) = ours.first().filter(|_| share >= SHARE)?;
+    let Some((first, _)) = ours.first().filter(|_| share >= SHARE) else {
+        // On and off, a moment ago and perhaps again in the next.
+        let lasts = site.refusing_seconds?;
+        let text = format!(
+            "{} refuses requests on and off, for {}",
+            site.name,
+            spell(lasts)
+        );
+        return Some(Found::warn(0.8, text));
+    };
     let full: Vec<_> = site.nodes.iter().filter(|it| is_full(it)).collect();
     let full = match full.is_empty() {
         true => String::new(),
@@ -234,7 +254,13 @@ fn errors(site: &SiteStatus) -> Option<Found> {
     let rate: f64 = by.iter().map(|it| it.1).sum();
     let share = rate / site.recent.requests_per_second;
     if by.is_empty() || share < SHARE {
-        return None;
+        let lasts = site.failing_seconds?;
+        let text = format!(
+            "requests to {} fail on and off, for {}",
+            site.name,
+            spell(lasts)
+        );
+        return Some(Found::warn(0.8, text));
     }
     let by = named(
         by.iter()
@@ -356,6 +382,32 @@ fn certificate(certificate: &CertificateStatus) -> Option<Found> {
             Some(Found::warn(0.7, text))
         }
         Some(_) => None,
+    }
+}
+
+/// One that an operator has to replace.
+pub(super) fn given_certificate(certificate: &GivenCertificate) -> Option<Problem> {
+    let names = named(certificate.names.iter().cloned());
+    let left = certificate.expires_in_seconds;
+    match left {
+        ..=0.0 => {
+            let text = format!(
+                "the certificate for {names} has run out {} ago",
+                spell(-left)
+            );
+            Some(Problem {
+                level: Level::Bad,
+                text,
+            })
+        }
+        ..SOON => {
+            let text = format!("the certificate for {names} ends in {}", spell(left));
+            Some(Problem {
+                level: Level::Warn,
+                text,
+            })
+        }
+        _ => None,
     }
 }
 
@@ -588,6 +640,25 @@ mod tests {
         let said = with(Some(86_400.0), Some("refused"));
         let text = "the certificate for shop.example ends in 24 h and has no next one: refused";
         assert_eq!((said.level, said.text.as_str()), (Level::Warn, text));
+    }
+
+    #[test]
+    fn a_certificate_of_the_file_is_a_warning_for_its_last_seven_days() {
+        let with = |days: f64| {
+            after(|status| {
+                status.given_certificates = vec![GivenCertificate {
+                    names: vec!["shop.example".into()],
+                    expires_in_seconds: days * 86_400.0,
+                }];
+            })
+        };
+        assert_eq!(with(7.01).level, Level::Good);
+        let said = with(6.0);
+        let text = "the certificate for shop.example ends in 144 h";
+        assert_eq!((said.level, said.text.as_str()), (Level::Warn, text));
+        let said = with(-1.0);
+        let text = "the certificate for shop.example has run out 24 h ago";
+        assert_eq!((said.level, said.text.as_str()), (Level::Bad, text));
     }
 
     #[test]

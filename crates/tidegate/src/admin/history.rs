@@ -1,5 +1,6 @@
 //! `GET /api/history`: what happened at sites and nodes, second by second, and how it is taken down.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,6 +10,8 @@ use tidegate_proxy::{SiteSnapshot, Snapshot};
 use tidegate_remote::clock;
 
 use super::api::{self, Answer};
+use super::certificates;
+use super::headline;
 use super::plane::Plane;
 use super::query::Query;
 use super::status::SERVER_ERRORS;
@@ -17,10 +20,13 @@ use tidegate_culprits::live::front_end::KeptFile as _;
 
 use crate::history::spells::{Spells, Wrong};
 use crate::history::{Counted, History, NodeSample, Place, SiteSample, Step};
+use crate::models::Level;
 use crate::state::{StateFile, StateFolder};
 
 /// Steps that are shown unless more or fewer are asked for.
 const LAST: u64 = 90;
+/// Certificates are looked at in so many seconds once.
+const CERTIFICATES_EVERY: u64 = 10;
 /// Between two writes of the file.
 const KEPT_EVERY: Duration = Duration::from_secs(300);
 /// How long the last write may take.
@@ -35,6 +41,8 @@ const HISTORY_BYTES_MAX: usize = 32 << 20;
 pub(super) struct Recorder {
     history: History,
     spells: Spells,
+    /// What was said of certificates that end.
+    ending: BTreeSet<(Vec<String>, Level)>,
     before: Arc<Snapshot>,
 }
 
@@ -44,6 +52,7 @@ impl Recorder {
         Self {
             history: History::default(),
             spells: Spells::default(),
+            ending: BTreeSet::new(),
             before,
         }
     }
@@ -157,6 +166,9 @@ impl Plane {
     }
 
     pub(super) fn record(&self, second: u64) {
+        if second.is_multiple_of(CERTIFICATES_EVERY) {
+            self.look_at_certificates();
+        }
         let now = Arc::new(self.shared.stats.snapshot());
         let topology = self.shared.topology.load();
         let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
@@ -186,6 +198,24 @@ impl Plane {
             (node.name.as_str(), site, self.node_sample(id, node))
         });
         recorder.history.record(second, sites, members);
+    }
+
+    /// Says once of each certificate of the file that it is about to end, and once that it has.
+    fn look_at_certificates(&self) {
+        let given = certificates::given(self).into_iter();
+        let wrong = given.filter_map(|it| Some((headline::given_certificate(&it)?, it.names)));
+        let wrong: Vec<_> = wrong.collect();
+        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        let now: BTreeSet<_> = (wrong.iter())
+            .map(|(it, names)| (names.clone(), it.level))
+            .collect();
+        let before = std::mem::replace(&mut window.recorder.ending, now);
+        drop(window);
+        for (problem, names) in wrong {
+            if !before.contains(&(names, problem.level)) {
+                self.output.event("certificate_ending", &problem.text);
+            }
+        }
     }
 
     fn with_history<T>(&self, work: impl FnOnce(&mut History) -> T) -> T {

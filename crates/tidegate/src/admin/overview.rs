@@ -11,18 +11,24 @@ use crate::models::{
 };
 use crate::text::state;
 
-/// Most notes on nodes of a site, and most characters of one.
-const NOTES_MAX: usize = 50;
+/// Most notes on nodes, and most characters of one.
+const NOTES_MAX: usize = 20;
 const NOTE_MAX: usize = 200;
 
 /// See the module.
 pub(super) fn overview(plane: &Plane) -> Overview {
     let status = status(plane);
     let requests = &status.requests;
+    let errors = status.sites.iter().flat_map(|it| it.errors.values());
+    let errors = digits(errors.sum());
+    let mut notes = 0;
     Overview {
         at_seconds: (clock::unix().as_secs_f64() * 1e3).round() / 1e3,
         newest_event: plane.output.log.map_or(0, |log| log.newest()),
-        recent: recent(&status.recent),
+        recent: OverviewRecent {
+            errors_per_second: errors,
+            ..recent(&status.recent)
+        },
         load_age_p99_seconds: short(status.load_age.p99_seconds),
         in_flight: requests.in_flight,
         connections: status.connections,
@@ -30,7 +36,9 @@ pub(super) fn overview(plane: &Plane) -> Overview {
         failed: requests.failed,
         rejected: requests.rejected.values().sum(),
         cancelled: requests.cancelled,
-        sites: status.sites.into_iter().map(site).collect(),
+        sites: (status.sites.into_iter())
+            .map(|it| site(it, &mut notes))
+            .collect(),
         version: status.version,
         uptime_seconds: status.uptime_seconds,
         ready: status.ready,
@@ -52,21 +60,24 @@ fn recent(of: &Recent) -> OverviewRecent {
     }
 }
 
-fn site(site: SiteStatus) -> OverviewSite {
+fn site(site: SiteStatus, notes: &mut usize) -> OverviewSite {
     let short_all = |rates: std::collections::BTreeMap<String, f64>| {
         let each = rates.into_iter();
         each.map(|(label, rate)| (label, digits(rate))).collect()
     };
-    let mut notes = 0;
     let nodes = site.nodes.iter().map(|it| {
         let mut node = node(it);
-        notes += usize::from(node.14.is_some());
-        node.14 = node.14.filter(|_| notes <= NOTES_MAX);
+        *notes += usize::from(node.14.is_some());
+        node.14 = node.14.filter(|_| *notes <= NOTES_MAX);
         node
     });
     OverviewSite {
         nodes: nodes.collect(),
-        recent: recent(&site.recent),
+        recent: OverviewRecent {
+            // Refusals are not among them.
+            errors_per_second: digits(site.errors.values().sum()),
+            ..recent(&site.recent)
+        },
         queued: site.apart.queued,
         queue_wait_p99_seconds: short(site.apart.queue_wait.p99_seconds),
         refused: short_all(site.refused),

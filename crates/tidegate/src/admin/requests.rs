@@ -43,11 +43,10 @@ pub(super) fn answer(plane: &Plane, query: Option<&str>) -> Answer {
     let topology = plane.shared.topology.load();
     let site = query.text("site").map(|it| topology.site_named(&it));
     let node = query.text("node").map(|it| topology.node_named(&it));
-    let is_wrong = |it: &Recent| it.reason.is_some() || it.status >= 500;
     let wanted = |it: &Recent| {
         site.is_none_or(|site| site.is_some() && it.site == site)
             && node.is_none_or(|node| node.is_some() && it.node == node)
-            && (!query.has("wrong") || is_wrong(it))
+            && (!query.has("wrong") || it.is_wrong())
     };
     let requests = decisions(plane, &plane.look(), &topology, last, wanted);
     api::json(StatusCode::OK, &LastRequests { requests })
@@ -150,7 +149,9 @@ fn sentence(request: &Decision, reason: Option<Reason>) -> String {
         ));
     }
     if let (Some(compared @ 2..), Some(in_flight)) = (request.compared, request.in_flight) {
-        text.push_str(&format!("; {compared} nodes were compared, and {in_flight} requests from here were in flight there"));
+        text.push_str(&format!(
+            "; {compared} nodes were compared, with {in_flight} in flight there from here"
+        ));
         if let Some(age) = request.load_age_seconds {
             text.push_str(&format!(", going by a load read {} before", spelled(age)));
         }
@@ -212,8 +213,8 @@ mod tests {
         };
         assert_eq!(
             said(|_| (), None),
-            "GET /a of shop was answered 200 by n1 within 12.0 ms; 2 nodes were compared, and 3 requests from here were in \
-             flight there, going by a load read 1.2 ms before"
+            "GET /a of shop was answered 200 by n1 within 12.0 ms; 2 nodes were compared, with 3 in flight there from here, \
+             going by a load read 1.2 ms before"
         );
         let refused = |it: &mut Decision| {
             (it.node, it.compared, it.status) = (None, None, 503);

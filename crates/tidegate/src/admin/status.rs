@@ -63,6 +63,7 @@ pub(crate) fn status(plane: &Plane) -> Status {
         recent: all_recent(&look),
         load_age: quantiles(&look.snapshot.load_age.since(&look.earlier.load_age)),
         certificates: certificates::status(plane),
+        given_certificates: certificates::given(plane),
         sites: topology
             .served()
             .map(|(site, _)| site_status(plane, &look, &topology, site))
@@ -343,6 +344,7 @@ pub(super) fn node_status(
         .notes
         .extend(moves.and_then(|it| it.failure(&node.name)));
     trouble.notes.extend(stays(plane, &node.name));
+    trouble.notes.extend(weighed(plane, &node.name));
     NodeStatus {
         name: node.name.clone(),
         address: node.address.to_string(),
@@ -369,6 +371,16 @@ pub(super) fn node_status(
         share,
         recent: node_recent(look, id),
     }
+}
+
+/// That an operator has a node weigh more or less than its owner.
+fn weighed(plane: &Plane, node: &str) -> Option<String> {
+    let weights = plane.cluster.as_ref()?.weights_now();
+    let it = weights.get(node)?;
+    Some(format!(
+        "an operator has it weigh {}, not {}: `POST /api/nodes/{node}/weight` with null takes that back",
+        it.weight, it.instead_of
+    ))
 }
 
 /// That a node is where it was moved, if none is moved any more.

@@ -6,6 +6,7 @@ use http::HeaderMap;
 use http::uri::PathAndQuery;
 use tidegate_discover::ServerUrl;
 
+use super::file::ConfigFile;
 use super::problem::Problem;
 use super::setting::table;
 use super::traces::host_name;
@@ -41,13 +42,14 @@ pub(crate) struct WebhookConfig {
     pub(crate) headers: HeaderMap,
     /// Whether notes are sent as well.
     pub(crate) notes: bool,
-    /// The name of this front-end's host.
+    /// The name of this front-end's host, and its admin address.
     pub(crate) instance: String,
 }
 
 impl Checker<'_> {
     /// The webhook that is wanted; none if something is wrong with it.
-    pub(super) fn events(&mut self, file: &EventsFile) -> Option<Option<WebhookConfig>> {
+    pub(super) fn events(&mut self, whole: &ConfigFile) -> Option<Option<WebhookConfig>> {
+        let (file, admin) = (&whole.events, whole.admin.address.value);
         let Some(server) = &file.webhook.value else {
             let set = [
                 file.headers_file
@@ -85,7 +87,7 @@ impl Checker<'_> {
             ca_file: (file.ca_file.value.as_ref()).map(|path| self.path(path)),
             headers,
             notes: file.notes.value,
-            instance: host_name(),
+            instance: format!("{} {admin}", host_name()),
         }))
     }
 }

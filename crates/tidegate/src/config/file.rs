@@ -538,8 +538,9 @@ names! {
 
 table! {
     /// What a front-end keeps over a restart: what it has learned of requests and their cost
-    /// ([culprits.md](culprits.md)), in the file `culprits.learned`, and of its nodes ([restart.md](restart.md)), in
-    /// `nodes.learned`, each for its owner alone (mode 0600).
+    /// ([culprits.md](culprits.md)), in the file `culprits.learned`, of its nodes ([restart.md](restart.md)), in
+    /// `nodes.learned`, and what happened at sites and nodes ([api.md](api.md#get-apihistory)), in `history.json`, each for its owner
+    /// alone (mode 0600).
     pub(crate) struct StateTable {
         /// A folder that is there, belongs to the user that the process runs as, is writable for that user alone, and that no
         /// other front-end uses. Not set: the one of the service manager (`STATE_DIRECTORY`, which systemd sets for

@@ -251,7 +251,7 @@ impl Checker<'_> {
         self.workers(&file.limits.workers);
         let forwarded = self.forwarded(&file.forwarded);
         let log = self.log(&file.log);
-        let (traces, webhook) = (self.traces(&file.traces), self.events(&file.events));
+        let (traces, webhook) = (self.traces(&file.traces), self.events(file));
         let site_configs = self.site_configs(file);
         let groups = self.groups(file);
         let throttles = throttle::throttles(file, self.problems);

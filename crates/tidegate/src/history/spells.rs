@@ -84,7 +84,7 @@ struct Spell {
     wrong: u64,
     reasons: BTreeMap<&'static str, u64>,
     /// At the last bad second.
-    until: (u64, u64),
+    until: (u64, u64, BTreeMap<&'static str, u64>),
 }
 
 impl Spell {
@@ -125,7 +125,7 @@ impl Spells {
                 && second > known.last + CALM
             {
                 if known.has_begun {
-                    (known.wrong, known.ended) = known.until;
+                    (known.wrong, known.ended, known.reasons) = std::mem::take(&mut known.until);
                     let [_, text] = wrong.text(site, known, known.last);
                     event(over, About::site(site), &text);
                 }
@@ -145,7 +145,7 @@ impl Spells {
                 continue;
             }
             known.last = second;
-            known.until = (known.wrong, known.ended);
+            known.until = (known.wrong, known.ended, known.reasons.clone());
             if !is_first && second > known.since && !std::mem::replace(&mut known.has_begun, true) {
                 let [text, _] = wrong.text(site, known, second);
                 event(begins, About::site(site), &text);

@@ -1,6 +1,15 @@
-//! What `GET /api/status` says of certificates that an ACME authority issues.
+//! What `GET /api/status` says of certificates: those that an ACME authority issues, and those of the configuration.
 
 use serde::{Deserialize, Serialize};
+
+/// A certificate of the configuration that clients are shown.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct GivenCertificate {
+    /// The host names that it is for.
+    pub(crate) names: Vec<String>,
+    /// Until it ends; negative behind its end.
+    pub(crate) expires_in_seconds: f64,
+}
 
 /// One of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

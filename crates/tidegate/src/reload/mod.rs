@@ -57,7 +57,7 @@ use plan::Plan;
 use requests::{held_max, request_config, share_open_files};
 use unseen::unseen;
 pub(crate) use wanted::OtherNodes;
-use wanted::{Wanted, WholeCluster, gone};
+use wanted::{Wanted, Weighed, WholeCluster, gone};
 
 /// Longest time to read the file and those that it names.
 pub(crate) const READ_MAX: Duration = Duration::from_secs(10);
@@ -304,6 +304,8 @@ pub(crate) struct LiveCluster {
     added: Arc<ArcSwap<Vec<AddedNode>>>,
     /// The nodes in it that serve another site than the file says.
     moved: Arc<ArcSwap<MovedNodes>>,
+    /// Weights of operators in it.
+    weights: ArcSwap<BTreeMap<String, Weighed>>,
     /// The nodes that cannot come in.
     left_out: ArcSwap<Vec<LeftOutStatus>>,
     sources: channel::Sender<Vec<NodeSource>>,
@@ -333,6 +335,7 @@ impl LiveCluster {
             node_file: std::mem::take(&mut begun.node_file),
             added: Arc::new(ArcSwap::from_pointee(begun.others.added.clone())),
             moved: Arc::new(ArcSwap::from_pointee(begun.others.moved.clone())),
+            weights: ArcSwap::default(),
             left_out: ArcSwap::from_pointee(whole.left_out()),
             state: Mutex::new(begun),
         }
@@ -495,6 +498,7 @@ impl LiveCluster {
             own.say_left_out(&before, &after);
             own.added.store(Arc::new(others.added.clone()));
             own.moved.store(Arc::new(others.moved.clone()));
+            own.weights.store(Arc::new(others.weights.clone()));
             state.others = others;
             Ok(edited)
         });
@@ -577,6 +581,7 @@ impl LiveCluster {
         reloaded.applied = true;
         self.say_left_out(&before, &after);
         self.sources.send_replace(next.wanted.sources.clone());
+        self.weights.store(Arc::new(next.others.weights.clone()));
         *state = next;
         Ok(reloaded)
     }

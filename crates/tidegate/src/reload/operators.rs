@@ -3,15 +3,20 @@
 //! Only these are theirs: a node of the configuration file is changed there, one of a source at its source. They are kept
 //! in a file (`node_file`).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
 use super::node_file::{EVERY, Folder, merged};
-use super::wanted::{OPERATORS, OtherNodes, Wanted, WholeCluster};
+use super::wanted::{OPERATORS, OtherNodes, Wanted, Weighed, WholeCluster};
 use super::{LiveCluster, ReloadError};
 use crate::models::{AddedNode, NodeEdited, NodeRequest, NodeSettings};
 use crate::upgrade::Change;
+
+/// A state folder that another front-end has for longer is worth a word.
+const SAID_AFTER: Duration = Duration::from_secs(10);
 
 /// What an operator wants.
 #[derive(Clone, Debug)]
@@ -33,6 +38,16 @@ impl LiveCluster {
     /// The same as it is at each moment, also while a change is under way.
     pub(crate) fn added_now(&self) -> Arc<ArcSwap<Vec<AddedNode>>> {
         Arc::clone(&self.added)
+    }
+
+    /// Names of the certificates of the file that clients are shown now, and when each ends, in seconds since 1970.
+    pub(crate) fn certificate_ends(&self) -> BTreeMap<Vec<Box<str>>, u64> {
+        self.reach.listeners.certificate_ends()
+    }
+
+    /// Weights that operators have set, as they are at each moment.
+    pub(crate) fn weights_now(&self) -> Arc<BTreeMap<String, Weighed>> {
+        self.weights.load_full()
     }
 
     /// Does what an operator wants, and keeps it. No upgrade begins meanwhile.
@@ -84,7 +99,7 @@ impl LiveCluster {
             Ok(NodeEdited {
                 node,
                 kept: false,
-                note: Some("it is so until this process ends".into()),
+                note: Some("until this process ends, or its owner gives it another weight".into()),
             })
         });
         work.await.unwrap_or(Err(ReloadError::Broken))
@@ -92,15 +107,23 @@ impl LiveCluster {
 
     /// Takes over what another front-end has kept in the state folder, once that is ours.
     pub(crate) async fn follow_folder(self: Arc<Self>) {
+        let mut waited = Duration::ZERO;
+        let mut said = None;
         while self.node_file.is_waiting() {
             let writing = self.node_file.writing.lock().await;
             let folder = self.node_file.take().await;
-            if let Err(why) = self.take_over(folder).await {
-                let text = format!("nodes in the state folder are not taken over: {why}");
-                self.reach.output.event("nodes_not_read", &text);
-            }
+            let why = self.take_over(folder).await.err().map(|it| it.to_string());
             drop(writing);
+            // The process before this one gives it up at its end: that is waited for, and nothing is lost meanwhile.
+            if waited >= SAID_AFTER && why != said {
+                if let Some(why) = &why {
+                    let text = format!("nodes in the state folder are not taken over: {why}");
+                    self.reach.output.event("nodes_not_read", &text);
+                }
+                said = why;
+            }
             tokio::time::sleep(EVERY).await;
+            waited += EVERY;
         }
     }
 
@@ -161,13 +184,17 @@ fn edit(
         }
         NodeEdit::Remove(name) => {
             let place = place(others, &before, &name)?;
+            others.weights.remove(&name);
             return Ok(others.added.remove(place));
         }
         NodeEdit::Set(name, settings) => {
             let place = place(others, &before, &name)?;
             let node = &mut others.added[place];
             node.address = settings.address.unwrap_or(node.address);
-            node.weight = settings.weight.unwrap_or(node.weight);
+            if let Some(weight) = settings.weight {
+                node.weight = weight;
+                others.weights.remove(&name);
+            }
             node.site = settings.site.unwrap_or_else(|| node.site.clone());
             node.clone()
         }
@@ -187,27 +214,25 @@ fn weigh(
     weight: Option<f32>,
 ) -> Result<AddedNode, ReloadError> {
     let unknown = || ReloadError::Node("there is no node of this name".into());
-    let before = cluster.with(others);
-    let is_there = |name: &str| before.wanted.cluster.nodes.iter().any(|it| it.name == name);
-    if !is_there(&name) {
-        return Err(unknown());
-    }
-    others.weights.retain(|name, _| is_there(name));
-    match weight {
-        Some(weight) => others.weights.insert(name.clone(), weight),
-        None => others.weights.remove(&name),
-    };
-    let after = cluster.with(others).wanted.cluster;
-    let node = after.nodes.into_iter().find(|it| it.name == name);
+    others.weights.remove(&name);
+    let own = cluster.with(others).wanted.cluster;
+    let node = own.nodes.into_iter().find(|it| it.name == name);
     let node = node.ok_or_else(unknown)?;
-    let site = &after.sites[node.site.index()].name;
+    let own_weight = node.weight;
     let node = AddedNode {
-        name,
+        site: own.sites[node.site.index()].name.clone(),
         address: node.address,
-        site: site.clone(),
-        weight: node.weight,
+        weight: weight.unwrap_or(node.weight),
+        name: name.clone(),
     };
     node.fit().map_err(ReloadError::Node)?;
+    if let Some(weight) = weight {
+        let weighed = Weighed {
+            weight,
+            instead_of: own_weight,
+        };
+        others.weights.insert(name, weighed);
+    }
     Ok(node)
 }
 

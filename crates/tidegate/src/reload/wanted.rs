@@ -60,8 +60,17 @@ pub(crate) struct OtherNodes {
     pub(crate) added: Vec<AddedNode>,
     /// Nodes of the file that serve another site than it says: the site, by node.
     pub(crate) moved: MovedNodes,
-    /// Weights that operators have set, by node; until the process ends.
-    pub(crate) weights: BTreeMap<String, f32>,
+    /// Weights that operators have set, by node.
+    pub(crate) weights: BTreeMap<String, Weighed>,
+}
+
+/// A weight that an operator has set, until the process ends, or the node's owner says another one than it did.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Weighed {
+    /// What it weighs.
+    pub(crate) weight: f32,
+    /// What it weighs by its owner.
+    pub(crate) instead_of: f32,
 }
 
 /// What is wanted in all.
@@ -118,8 +127,16 @@ struct OtherNode<'a> {
 }
 
 impl OtherNodes {
-    /// Forgets the nodes of sources that there are no more.
+    /// Forgets the nodes of sources that there are no more, and weights of nodes that are gone or that their owner changed.
     pub(super) fn prune(&mut self, wanted: &Wanted) {
+        if !self.weights.is_empty() {
+            let weights = std::mem::take(&mut self.weights).into_iter();
+            let nodes = wanted.with(self).wanted.cluster.nodes;
+            let owners = |name: &str| nodes.iter().find(|it| it.name == name).map(|it| it.weight);
+            let holds =
+                |(name, weighed): &(String, Weighed)| owners(name) == Some(weighed.instead_of);
+            self.weights = weights.filter(holds).collect();
+        }
         let is_known = |name: &String| wanted.sources.iter().any(|it| it.config.name == *name);
         self.announced.retain(|name, _| is_known(name));
     }
@@ -164,11 +181,8 @@ impl Wanted {
             }
         }
         for node in &mut whole.wanted.cluster.nodes {
-            node.weight = others
-                .weights
-                .get(&node.name)
-                .copied()
-                .unwrap_or(node.weight);
+            let weighed = others.weights.get(&node.name);
+            node.weight = weighed.map_or(node.weight, |it| it.weight);
         }
         whole
     }

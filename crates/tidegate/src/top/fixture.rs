@@ -172,6 +172,7 @@ pub(super) fn status() -> Status {
         leaving: Vec::new(),
         left_out: Vec::new(),
         certificates: Vec::new(),
+        given_certificates: Vec::new(),
         sources: Vec::new(),
         throttles: vec![throttle()],
         resources: vec![ResourceStatus {

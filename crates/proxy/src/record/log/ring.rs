@@ -67,6 +67,11 @@ impl Recent {
         words: Words::EMPTY,
     };
 
+    /// Whether it was refused or failed, or a node answered with a server error.
+    pub fn is_wrong(&self) -> bool {
+        self.reason.is_some() || self.status >= 500
+    }
+
     /// The beginning of its method.
     pub fn method(&self) -> &str {
         self.words.method()

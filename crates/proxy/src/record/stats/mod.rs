@@ -22,6 +22,7 @@ mod error;
 mod histogram;
 mod snapshot;
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -257,6 +258,8 @@ pub(crate) struct WorkerStats {
     /// The same, as the exporter did not keep up.
     pub(crate) traces_over_queue: Counter,
     pub(crate) recent: Mutex<Ring>,
+    /// Those that were refused or failed.
+    pub(crate) wrong: Mutex<Ring>,
     /// Times at which it failed and was replaced.
     pub(crate) failures: Counter,
     /// The topology that it decides by; it keeps no connection to nodes that had left by then.
@@ -304,6 +307,7 @@ impl WorkerStats {
             traces_over_rate: Counter::default(),
             traces_over_queue: Counter::default(),
             recent: Mutex::default(),
+            wrong: Mutex::default(),
             failures: Counter::default(),
             followed: AtomicU64::new(0),
         }
@@ -436,13 +440,17 @@ impl Stats {
         total
     }
 
-    /// The last requests of all workers, oldest first.
+    /// The last requests of all workers, oldest first, and as many of those that were refused or failed.
     pub fn recent(&self) -> Vec<Recent> {
         let mut all = Vec::new();
         for worker in &self.workers {
-            let ring = worker.recent.lock();
-            all.extend(ring.unwrap_or_else(PoisonError::into_inner).iter().copied());
+            for ring in [&worker.recent, &worker.wrong] {
+                let ring = ring.lock().unwrap_or_else(PoisonError::into_inner);
+                all.extend(ring.iter().copied());
+            }
         }
+        let mut seen = HashSet::new();
+        all.retain(|recent| seen.insert(recent.id));
         all.sort_by_key(|recent| recent.at);
         all
     }
