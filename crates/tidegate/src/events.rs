@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tidegate_remote::clock;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::journal;
 use crate::models::{EventLevel, EventModel, Events};
@@ -79,6 +79,10 @@ pub(crate) struct EventLog {
     since: u64,
     kept: Mutex<Kept>,
     more: Notify,
+    /// The newest event that the webhook needs no more; none: there is no webhook.
+    sent: watch::Sender<Option<u64>>,
+    /// Why the webhook takes none now.
+    trouble: Mutex<Option<String>>,
 }
 
 #[derive(Debug, Default)]
@@ -150,6 +154,33 @@ impl EventLog {
             oldest: kept.events.front().map_or(0, |it| it.number),
             events,
         }
+    }
+
+    /// The webhook needs none up to this one any more.
+    pub(crate) fn set_sent(&self, number: u64) {
+        self.sent.send_replace(Some(number));
+    }
+
+    /// Waits until the webhook, if there is one, has had all that there are now.
+    pub(crate) async fn wait_sent(&self) {
+        let newest = self.newest();
+        let mut sent = self.sent.subscribe();
+        let has_all = |sent: &Option<u64>| sent.is_none_or(|it| it >= newest);
+        // The sender is this very log.
+        sent.wait_for(has_all).await.map(drop).unwrap_or_default();
+    }
+
+    /// Why the webhook takes no events now; none: it does, or there is none.
+    pub(crate) fn set_trouble(&self, why: Option<String>) {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    }
+
+    /// The same, as it was said last.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.trouble
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Waits until there is an event behind this number.
@@ -225,6 +256,25 @@ mod tests {
         ] {
             assert_eq!(level(kind), wanted, "{kind}");
         }
+    }
+
+    #[test]
+    fn an_end_waits_for_a_webhook_alone() {
+        let log = std::sync::Arc::new(EventLog::default());
+        let runtime = crate::testing::runtime();
+        runtime.block_on(async {
+            log.add("note", About::default(), "x");
+            log.wait_sent().await;
+            log.set_sent(0);
+            let waiting = {
+                let log = std::sync::Arc::clone(&log);
+                tokio::spawn(async move { log.wait_sent().await })
+            };
+            tokio::task::yield_now().await;
+            assert!(!waiting.is_finished());
+            log.set_sent(1);
+            assert!(waiting.await.is_ok());
+        });
     }
 
     #[test]

@@ -89,6 +89,9 @@ pub(crate) struct Status {
     /// Certificates that come by themselves, in the order of the configuration.
     #[serde(default)]
     pub(crate) certificates: Vec<CertificateStatus>,
+    /// Why the webhook of events takes none; null if it does, or if there is none.
+    #[serde(default)]
+    pub(crate) webhook_error: Option<String>,
     /// Those of the configuration.
     #[serde(default)]
     pub(crate) given_certificates: Vec<GivenCertificate>,

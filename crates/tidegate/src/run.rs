@@ -82,6 +82,8 @@ use settings::{proxy_config, reader_options};
 const PORT_PATIENCE: Duration = Duration::from_secs(2);
 /// How long the last answers of the admin interface may take once a successor serves.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
+/// How long the last events may take to their webhook.
+const LAST_EVENTS: Duration = Duration::from_secs(2);
 /// How long the last traces may take.
 const LAST_TRACES: Duration = Duration::from_secs(2);
 /// Threads that work out answers of the admin interface or open the access log anew, and one that waits for a drain.
@@ -458,6 +460,10 @@ async fn end(running: Running, drain: Duration, mut stop: Stop, output: Output) 
             let (finished, cut) = (drained.finished, drained.cut);
             let text = format!("stopped: {finished} requests finished, {cut} cut off{log}{traces}");
             output.event("stopped", &text);
+            if let Some(log) = output.log {
+                // A webhook that takes none holds up nothing for long.
+                tokio::time::timeout(LAST_EVENTS, log.wait_sent()).await.ok();
+            }
         }
         () = stop.wait() => output.event("stopped", "stopped at once: told twice"),
     }

@@ -42,7 +42,7 @@ struct Batch<'a> {
     front_end: &'a str,
     /// When the process began, seconds since 1970: numbers are of it.
     since: u64,
-    /// Events before these that were too many to be kept.
+    /// Events before and among these that were too many to be kept.
     missed: u64,
     events: Vec<EventModel>,
 }
@@ -61,6 +61,7 @@ pub(crate) async fn run(log: &'static EventLog, config: WebhookConfig, output: O
     let mut sent = 0;
     let mut failing = false;
     loop {
+        log.set_sent(sent);
         log.wait_behind(sent).await;
         // A product timer: what comes together is sent together.
         tokio::time::sleep(GATHER).await;
@@ -73,6 +74,7 @@ pub(crate) async fn run(log: &'static EventLog, config: WebhookConfig, output: O
         loop {
             let (why, wait) = match send(&mut session, &config, body.clone()).await {
                 Attempt::Taken => {
+                    log.set_trouble(None);
                     if std::mem::take(&mut failing) {
                         let text = format!("webhook: {} takes events again", config.server);
                         output.event("answers", &text);
@@ -82,8 +84,9 @@ pub(crate) async fn run(log: &'static EventLog, config: WebhookConfig, output: O
                 Attempt::Refused(why) => (why, None),
                 Attempt::Failed(why, wait) => (why, Some(wait.unwrap_or(pause))),
             };
+            let text = format!("webhook: {} does not take events: {why}", config.server);
+            log.set_trouble(Some(text.clone()));
             if !std::mem::replace(&mut failing, true) {
-                let text = format!("webhook: {} does not take events: {why}", config.server);
                 output.event("webhook_failed", &text);
             }
             let Some(wait) = wait else { break };
@@ -96,14 +99,13 @@ pub(crate) async fn run(log: &'static EventLog, config: WebhookConfig, output: O
 
 /// What is to be sent next, if anything of it is wanted.
 fn next<'a>(log: &EventLog, sent: &mut u64, config: &'a WebhookConfig) -> Option<Batch<'a>> {
-    let (oldest, newest) = {
-        let kept = log.after(u64::MAX, 0);
-        (kept.oldest, kept.newest)
-    };
-    let missed = oldest.saturating_sub(*sent + 1);
-    let mut events = log.after(*sent, usize::MAX).events;
+    let kept = log.after(*sent, usize::MAX);
+    let mut events = kept.events;
     events.truncate(EVENTS_A_POST);
-    *sent = events.last().map_or(newest, |it| it.number);
+    let last = events.last().map_or(kept.newest, |it| it.number);
+    // Numbers without an event: it has given way, be it among these or before them.
+    let missed = last.saturating_sub(*sent + events.len() as u64);
+    *sent = last;
     events.retain(|it| config.notes || it.level != EventLevel::Note);
     (!events.is_empty()).then_some(Batch {
         front_end: &config.instance,
@@ -134,7 +136,8 @@ fn read(answer: &Answer) -> Attempt {
                 .get(RETRY_AFTER)
                 .and_then(|it| it.to_str().ok());
             let wait = wait.and_then(|it| it.trim().parse().ok());
-            Attempt::Failed(why, wait.map(|it| Duration::from_secs(it).min(PAUSE_MAX)))
+            let wait = wait.map(|it| Duration::from_secs(it).clamp(FIRST_PAUSE, PAUSE_MAX));
+            Attempt::Failed(why, wait)
         }
         _ if status.is_server_error() => Attempt::Failed(why, None),
         _ => Attempt::Refused(why),
@@ -213,6 +216,9 @@ mod tests {
         assert!(matches!(answer(503, None), Attempt::Failed(_, None)));
         let wait = Some(Duration::from_secs(5));
         assert!(matches!(answer(429, Some("5")), Attempt::Failed(_, it) if it == wait));
+        // No server has us ask without a pause.
+        let least = Some(FIRST_PAUSE);
+        assert!(matches!(answer(429, Some("0")), Attempt::Failed(_, it) if it == least));
         for status in [301, 400, 404] {
             assert!(
                 matches!(answer(status, None), Attempt::Refused(_)),

@@ -432,7 +432,17 @@ fn events_are_sent_as_they_come_and_again_if_they_are_not_taken() {
         scene.events("webhook_failed").pop()
     });
     assert!(failed["text"].as_str().unwrap().contains("503"), "{failed}");
+    // What happens at the end arrives as well.
     scene.end();
+    let last = eventually("the last event arrives", || {
+        let (_, batch) = batches.recv().unwrap();
+        let events = batch["events"].as_array().unwrap();
+        events
+            .iter()
+            .any(|it| it["kind"] == "stopped")
+            .then_some(batch)
+    });
+    assert_eq!(last["front_end"], again["front_end"]);
 }
 
 #[test]

@@ -81,6 +81,8 @@ pub(super) fn headline(status: &Status, accused: &[&Finding]) -> Headline {
         Level::Bad => Found::bad(1.4, it.text),
         Level::Warn | Level::Good => Found::warn(0.7, it.text),
     }));
+    let webhook = status.webhook_error.iter().cloned();
+    all.extend(webhook.map(|why| Found::warn(0.1, why)));
     let silent = status.sources.iter().filter_map(|it| {
         let why = it.error.as_ref()?;
         Some(Found::warn(

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use tidegate_core::topology::{AdminState, Health, Node, NodeId, SiteId, Topology};
+use tidegate_culprits::live::front_end::KeptFile as _;
 use tidegate_proxy::{SiteSnapshot, Snapshot};
 use tidegate_remote::clock;
 
@@ -16,8 +17,6 @@ use super::plane::Plane;
 use super::query::Query;
 use super::status::SERVER_ERRORS;
 use crate::config::state_folder::HISTORY;
-use tidegate_culprits::live::front_end::KeptFile as _;
-
 use crate::history::spells::{Spells, Wrong};
 use crate::history::{Counted, History, NodeSample, Place, SiteSample, Step};
 use crate::models::Level;

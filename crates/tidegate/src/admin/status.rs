@@ -64,6 +64,7 @@ pub(crate) fn status(plane: &Plane) -> Status {
         load_age: quantiles(&look.snapshot.load_age.since(&look.earlier.load_age)),
         certificates: certificates::status(plane),
         given_certificates: certificates::given(plane),
+        webhook_error: plane.output.log.and_then(|log| log.trouble()),
         sites: topology
             .served()
             .map(|(site, _)| site_status(plane, &look, &topology, site))

@@ -173,6 +173,7 @@ pub(super) fn status() -> Status {
         left_out: Vec::new(),
         certificates: Vec::new(),
         given_certificates: Vec::new(),
+        webhook_error: None,
         sources: Vec::new(),
         throttles: vec![throttle()],
         resources: vec![ResourceStatus {
