@@ -265,7 +265,7 @@ fn what_makes_no_sense_is_told() {
         (
             &["why", "GET /a"],
             1,
-            "no site, node or throttled class `GET /a`",
+            "no site, node, throttled class or recent request `GET /a`",
         ),
     ] {
         let done = order(&front_end, arguments);
