@@ -11,7 +11,8 @@ export class TokenError extends Error {}
 /** There is nothing to show yet. */
 export class NothingYet extends Error {}
 
-export class Client {
+/** The token that this tab has been given. */
+export class Tokened {
   get token(): string | null {
     return sessionStorage.getItem(TOKEN_KEY);
   }
@@ -21,7 +22,9 @@ export class Client {
     const sent = token?.replace(/[^\x21-\x7e]/g, "?");
     if (sent) sessionStorage.setItem(TOKEN_KEY, sent);
   }
+}
 
+export class Client extends Tokened {
   /** The report as it came, not yet read. */
   async report(): Promise<unknown> {
     const answer = await this.ask("/api/culprits", { method: "GET" });

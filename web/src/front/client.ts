@@ -1,26 +1,15 @@
 // Asking the front-end, and giving it orders. A failure is an Error whose message is for people.
 
-import { TokenError, reason } from "../client";
+import { TokenError, Tokened, reason } from "../client";
 import type { Order } from "./hands";
 
 const TIMEOUT_MS = 5000;
-const TOKEN_KEY = "token";
 const OPERATOR_KEY = "tidegate-operator";
 
 /** The front-end does not know what is asked: it is older than the page, or the thing is gone. */
 export class NotThere extends Error {}
 
-export class Client {
-  get token(): string | null {
-    return sessionStorage.getItem(TOKEN_KEY);
-  }
-
-  set token(token: string | null) {
-    // A field's value is of plain letters: with others nothing could be asked at all.
-    const sent = token?.replace(/[^\x21-\x7e]/g, "?");
-    if (sent) sessionStorage.setItem(TOKEN_KEY, sent);
-  }
-
+export class Client extends Tokened {
   /** The name under which orders are given. */
   get operator(): string {
     return localStorage.getItem(OPERATOR_KEY) ?? "";
