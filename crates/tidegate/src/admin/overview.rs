@@ -5,7 +5,7 @@
 use tidegate_remote::clock;
 
 use super::plane::Plane;
-use super::status::status;
+use super::status::{Detail, in_detail};
 use crate::models::{
     NodeStatus, Overview, OverviewNode, OverviewRecent, OverviewSite, Recent, Short, SiteStatus,
 };
@@ -17,7 +17,7 @@ const NOTE_MAX: usize = 200;
 
 /// See the module.
 pub(super) fn overview(plane: &Plane) -> Overview {
-    let status = status(plane);
+    let status = in_detail(plane, Detail::Shown);
     let requests = &status.requests;
     let errors = status.sites.iter().flat_map(|it| it.errors.values());
     let errors = digits(errors.sum());

@@ -30,8 +30,22 @@ pub(super) const STATUS_CLASSES: [&str; tidegate_proxy::STATUS_CLASSES] =
 /// The class whose answers are the server's errors.
 pub(super) const SERVER_ERRORS: usize = 4;
 
+/// How much is said of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Detail {
+    /// All that is known.
+    All,
+    /// What the page shows, and what the headline needs: without its address, its answers by class, its checks and services.
+    Shown,
+}
+
 /// The whole state.
 pub(crate) fn status(plane: &Plane) -> Status {
+    in_detail(plane, Detail::All)
+}
+
+/// The state, and of nodes so much.
+pub(super) fn in_detail(plane: &Plane, detail: Detail) -> Status {
     let look = plane.look();
     let topology = plane.shared.topology.load();
     let reads = &plane.reads;
@@ -67,7 +81,7 @@ pub(crate) fn status(plane: &Plane) -> Status {
         webhook_error: plane.output.log.and_then(|log| log.trouble()),
         sites: topology
             .served()
-            .map(|(site, _)| site_status(plane, &look, &topology, site))
+            .map(|(site, _)| site_status(plane, &look, &topology, site, detail))
             .collect(),
         leaving: leaving(plane, &topology),
         sources: sources::status(plane),
@@ -77,7 +91,8 @@ pub(crate) fn status(plane: &Plane) -> Status {
     };
     let findings = plane.culprits.as_ref().map(Asks::findings);
     let accused: Vec<_> = findings.iter().flat_map(|it| it.flagged()).collect();
-    status.headline = headline(&status, &accused);
+    let unsteady = plane.output.log.map_or_else(Vec::new, |log| log.unsteady());
+    status.headline = headline(&status, &accused, &unsteady);
     status
 }
 
@@ -290,7 +305,13 @@ impl Look {
     }
 }
 
-fn site_status(plane: &Plane, look: &Look, topology: &Topology, id: SiteId) -> SiteStatus {
+fn site_status(
+    plane: &Plane,
+    look: &Look,
+    topology: &Topology,
+    id: SiteId,
+    detail: Detail,
+) -> SiteStatus {
     let site = topology.site(id);
     let specs = plane.sites.load();
     let spec = specs.get(id.index());
@@ -311,7 +332,10 @@ fn site_status(plane: &Plane, look: &Look, topology: &Topology, id: SiteId) -> S
         apart: site_apart(look, id),
         grown: grown(plane, id),
         nodes: nodes
-            .map(|(node, share)| node_status(plane, look, topology, *node, share))
+            .map(|(node, share)| NodeStatus {
+                share,
+                ..node_status(plane, look, topology, *node, detail)
+            })
             .collect(),
     }
 }
@@ -327,15 +351,19 @@ pub(super) fn grown(plane: &Plane, id: SiteId) -> Vec<GrownKind> {
         .collect()
 }
 
-/// One node.
+/// One node, without its share in its site's answers.
 pub(super) fn node_status(
     plane: &Plane,
     look: &Look,
     topology: &Topology,
     id: NodeId,
-    share: Option<f64>,
+    detail: Detail,
 ) -> NodeStatus {
     let node = topology.node(id);
+    let is_all = detail == Detail::All;
+    let address = is_all.then(|| node.address.to_string());
+    let checks = is_all.then(|| checks::status(plane, look, topology, id));
+    let responses = is_all.then(|| responses(look, id));
     let last = plane.shared.table.last(id);
     let load = load_status(&last, look.now);
     let rung = known_rung(load.as_ref(), &last);
@@ -348,7 +376,7 @@ pub(super) fn node_status(
     trouble.notes.extend(weighed(plane, &node.name));
     NodeStatus {
         name: node.name.clone(),
-        address: node.address.to_string(),
+        address: address.unwrap_or_default(),
         state: node.admin.label().into(),
         health: match (node.health, trouble.in_a_row) {
             (Health::Up, 1..) => "failing".into(),
@@ -359,8 +387,8 @@ pub(super) fn node_status(
         moving: node.withheld,
         moves_to: moves.and_then(|it| it.moves_to(&node.name)),
         slow_start: checks::slow_start(plane, topology, id),
-        checks: checks::status(plane, look, topology, id),
-        services: checks::services(plane, topology, id),
+        checks: checks.unwrap_or_default(),
+        services: checks::services(plane, topology, id).filter(|_| is_all),
         soft_limit: soft_limits::status(topology, id),
         agent: agents::status(plane, look, topology, id),
         weight: node.weight,
@@ -368,8 +396,8 @@ pub(super) fn node_status(
         load,
         reads: plane.reads.status(id),
         in_flight: plane.shared.table.in_flight(id),
-        responses: responses(look, id),
-        share,
+        responses: responses.unwrap_or_default(),
+        share: None,
         recent: node_recent(look, id),
     }
 }

@@ -19,7 +19,7 @@ use super::node_metrics;
 use super::plane::{Look, Plane};
 use super::requests::{self, decisions};
 use super::shares;
-use super::status::{grown, node_status};
+use super::status::{Detail, grown, node_status};
 use super::throttles;
 use crate::models::{
     NodeStatus, TermStatus, Why, WhyClass, WhyNode, WhySite, WhySiteNode, grown_reason,
@@ -73,7 +73,10 @@ fn why_node(plane: &Plane, topology: &Topology, id: NodeId) -> WhyNode {
     let site = topology.site(topology.node(id).site);
     let place = site.nodes.iter().position(|node| *node == id);
     let share = place.and_then(|place| look.shares(&site.nodes)[place]);
-    let status = node_status(plane, &look, topology, id, share);
+    let status = NodeStatus {
+        share,
+        ..node_status(plane, &look, topology, id, Detail::All)
+    };
     let explainer = Explainer::new(plane, &look, topology, topology.node(id).site);
     WhyNode {
         site: site.name.clone(),

@@ -4,7 +4,11 @@
 //! A duration is taken in whole microseconds. Below 16 µs each microsecond has its bucket; above,
 //! each power of two is cut into 16, so a bucket is at most 1/16 wide: a quantile read from it is
 //! at most 6.25 % too high. The last bucket also holds whatever is longer than 19 hours.
+//!
+//! Of the 33 rows of 16 buckets a node's durations touch a few. The writer marks those that it has touched; readers and
+//! snapshots know of no others, so that looking at a thousand nodes is cheap.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::counter::Counter;
@@ -14,6 +18,8 @@ const SUBS: usize = 1 << SUB_BITS;
 /// Powers of two that are cut up: 2^4 to 2^35 µs.
 const POWERS: usize = 32;
 const BUCKETS: usize = SUBS + POWERS * SUBS;
+/// A snapshot has a bit for each row.
+const _: () = assert!(BUCKETS.div_ceil(SUBS) <= u64::BITS as usize);
 
 fn bucket(micros: u64) -> usize {
     if micros < SUBS as u64 {
@@ -38,6 +44,8 @@ fn upper(bucket: usize) -> u64 {
 #[derive(Debug)]
 pub(crate) struct Histogram {
     buckets: Box<[Counter; BUCKETS]>,
+    /// A bit for each row of buckets that holds something.
+    rows: AtomicU64,
     sum_micros: Counter,
 }
 
@@ -61,6 +69,7 @@ impl Default for Histogram {
     fn default() -> Self {
         Self {
             buckets: Box::new([const { Counter::new() }; BUCKETS]),
+            rows: AtomicU64::new(0),
             sum_micros: Counter::new(),
         }
     }
@@ -76,45 +85,107 @@ impl Histogram {
     pub(crate) fn add(&self, sample: Sample) {
         self.buckets[sample.bucket].add(1);
         self.sum_micros.add(sample.micros);
+        let rows = self.rows.load(Ordering::Relaxed);
+        let row = 1 << (sample.bucket / SUBS);
+        if rows & row == 0 {
+            // There is one writer.
+            self.rows.store(rows | row, Ordering::Relaxed);
+        }
     }
 
     /// How many durations were counted.
     pub(crate) fn count(&self) -> u64 {
-        self.buckets.iter().map(Counter::get).sum()
+        let rows = self.rows.load(Ordering::Relaxed);
+        let touched = rows_of(rows).flat_map(|row| self.row(row));
+        touched.map(Counter::get).sum()
     }
 
     /// Begins anew.
     pub(crate) fn clear(&self) {
         self.buckets.iter().for_each(Counter::clear);
+        self.rows.store(0, Ordering::Relaxed);
         self.sum_micros.clear();
     }
 
     /// Adds what was counted so far to `total`.
     pub(crate) fn add_to(&self, total: &mut HistogramSnapshot) {
-        for (total, bucket) in total.counts.iter_mut().zip(&*self.buckets) {
-            *total += bucket.get();
+        let rows = self.rows.load(Ordering::Relaxed);
+        total.widen(rows);
+        for row in rows_of(rows) {
+            let totals = total.row_mut(row).iter_mut();
+            for (total, bucket) in totals.zip(self.row(row)) {
+                *total += bucket.get();
+            }
         }
         total.sum_micros += self.sum_micros.get();
+    }
+
+    fn row(&self, row: usize) -> &[Counter] {
+        &self.buckets[row * SUBS..][..SUBS]
     }
 }
 
 /// What a histogram held at one moment.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HistogramSnapshot {
+    /// A bit for each row that is here.
+    rows: u64,
+    /// The buckets of these rows, one row after the other.
     counts: Vec<u64>,
     sum_micros: u64,
 }
 
-impl Default for HistogramSnapshot {
-    fn default() -> Self {
-        Self {
-            counts: vec![0; BUCKETS],
-            sum_micros: 0,
-        }
-    }
+/// The rows whose bits are set.
+fn rows_of(mut rows: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let row = rows.trailing_zeros() as usize;
+        rows &= rows.checked_sub(1)?;
+        Some(row)
+    })
 }
 
 impl HistogramSnapshot {
+    /// Makes room for these rows too.
+    fn widen(&mut self, rows: u64) {
+        let all = self.rows | rows;
+        if all == self.rows {
+            return;
+        }
+        let mut counts = vec![0; all.count_ones() as usize * SUBS];
+        for (place, row) in rows_of(all).enumerate() {
+            if let Some(own) = self.row(row) {
+                counts[place * SUBS..][..SUBS].copy_from_slice(own);
+            }
+        }
+        self.rows = all;
+        self.counts = counts;
+    }
+
+    /// Where a row begins, if it is here.
+    fn begin(&self, row: usize) -> Option<usize> {
+        let bit = 1 << row;
+        let before = (self.rows & (bit - 1)).count_ones() as usize;
+        (self.rows & bit != 0).then_some(before * SUBS)
+    }
+
+    fn row(&self, row: usize) -> Option<&[u64]> {
+        Some(&self.counts[self.begin(row)?..][..SUBS])
+    }
+
+    /// A row that is here; nothing otherwise.
+    fn row_mut(&mut self, row: usize) -> &mut [u64] {
+        match self.begin(row) {
+            Some(begin) => &mut self.counts[begin..][..SUBS],
+            None => &mut [],
+        }
+    }
+
+    /// Each bucket that is here, by its number, and its count.
+    fn counted(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        let buckets = rows_of(self.rows).flat_map(|row| row * SUBS..(row + 1) * SUBS);
+        buckets.zip(self.counts.iter().copied())
+    }
+
     /// How many durations were counted.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
@@ -127,19 +198,27 @@ impl HistogramSnapshot {
 
     /// Adds another's counts.
     pub fn merge(&mut self, other: &Self) {
-        for (total, count) in self.counts.iter_mut().zip(&other.counts) {
-            *total += count;
+        self.widen(other.rows);
+        for row in rows_of(other.rows) {
+            let counts = other.row(row).into_iter().flatten();
+            for (total, count) in self.row_mut(row).iter_mut().zip(counts) {
+                *total += count;
+            }
         }
         self.sum_micros += other.sum_micros;
     }
 
     /// What was counted since `earlier`, a former snapshot of the same.
     pub fn since(&self, earlier: &Self) -> Self {
-        let pairs = self.counts.iter().zip(&earlier.counts);
-        Self {
-            counts: pairs.map(|(now, then)| now.saturating_sub(*then)).collect(),
-            sum_micros: self.sum_micros.saturating_sub(earlier.sum_micros),
+        let mut since = self.clone();
+        for row in rows_of(self.rows) {
+            let then = earlier.row(row).into_iter().flatten();
+            for (count, then) in since.row_mut(row).iter_mut().zip(then) {
+                *count = count.saturating_sub(*then);
+            }
         }
+        since.sum_micros = self.sum_micros.saturating_sub(earlier.sum_micros);
+        since
     }
 
     /// The duration that a share `quantile` of all does not exceed, in seconds; None if nothing
@@ -148,7 +227,7 @@ impl HistogramSnapshot {
         let count = self.count();
         let rank = ((quantile * count as f64).ceil() as u64).clamp(1, count.max(1));
         let mut seen = 0;
-        for (index, bucket) in self.counts.iter().enumerate() {
+        for (index, bucket) in self.counted() {
             seen += bucket;
             if seen >= rank {
                 return Some(upper(index) as f64 * 1e-6);
@@ -160,8 +239,7 @@ impl HistogramSnapshot {
     /// How many durations were below `bound`, to within a bucket's width.
     pub fn count_below(&self, bound: Duration) -> u64 {
         let micros = bound.as_nanos() as u64 / 1000;
-        let whole = self.counts.iter().enumerate();
-        whole
+        self.counted()
             .take_while(|(index, _)| upper(*index) <= micros)
             .map(|(_, count)| count)
             .sum()
@@ -169,9 +247,8 @@ impl HistogramSnapshot {
 
     /// Buckets that hold something: upper bound in seconds, and count.
     pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
-        let all = self.counts.iter().enumerate();
-        all.filter(|(_, count)| **count > 0)
-            .map(|(index, count)| (upper(index) as f64 * 1e-6, *count))
+        let all = self.counted().filter(|(_, count)| *count > 0);
+        all.map(|(index, count)| (upper(index) as f64 * 1e-6, count))
     }
 }
 
@@ -226,5 +303,25 @@ mod tests {
         assert_eq!(both.since(&second), first);
         assert_eq!(both.count_below(Duration::from_micros(128)), 4);
         assert_eq!(both.buckets().map(|(_, count)| count).sum::<u64>(), 5);
+    }
+
+    #[test]
+    fn rows_that_one_has_and_the_other_has_not_are_where_they_belong() {
+        let (short, long) = (recorded([3, 1000]), recorded([40, u64::MAX]));
+        let bounds = |of: &HistogramSnapshot| of.buckets().collect::<Vec<_>>();
+        let both = bounds(&recorded([3, 1000, 40, u64::MAX]));
+        for (one, other) in [(&short, &long), (&long, &short)] {
+            let mut sum = one.clone();
+            sum.merge(other);
+            assert_eq!(bounds(&sum), both);
+            assert_eq!(bounds(&sum.since(other)), bounds(one));
+            assert_eq!(bounds(&one.since(&sum)), []);
+        }
+        let histogram = Histogram::default();
+        histogram.record(7);
+        histogram.clear();
+        let mut total = short.clone();
+        histogram.add_to(&mut total);
+        assert_eq!((histogram.count(), total), (0, short));
     }
 }
