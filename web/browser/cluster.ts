@@ -49,6 +49,9 @@ export interface EventModel {
   node: string | null;
   by?: string;
   text: string;
+  /** How often it was so, and how long ago for the first time. */
+  times?: number;
+  first?: number;
 }
 
 type Json = Record<string, unknown>;
@@ -231,11 +234,12 @@ export class Cluster implements Scene {
     };
   }
 
-  private static reasons(site: SiteModel, times: number[], step: number): Record<string, number> {
-    const all: Record<string, number> = {};
-    for (const time of times) {
+  private static reasons(site: SiteModel, times: number[], step: number): Record<string, number[]> {
+    const all: Record<string, number[]> = {};
+    for (const [at, time] of times.entries()) {
       for (const [reason, often] of Object.entries({ ...site.refused(time), ...site.errors(time) })) {
-        all[reason] = Math.round((all[reason] ?? 0) + often * step);
+        const steps = (all[reason] ??= times.map(() => 0));
+        steps[at] = Math.round((steps[at] ?? 0) + often * step);
       }
     }
     return all;
@@ -251,9 +255,11 @@ export class Cluster implements Scene {
   }
 
   private eventsAfter(after: number): Json {
-    const events = this.events.map(({ at, ...it }, place) => ({
+    const events = this.events.map(({ at, first = at, ...it }, place) => ({
       number: place + 1,
       at_seconds: NOW + at,
+      times: 1,
+      first_at_seconds: NOW + first,
       by: null,
       ...it,
     }));

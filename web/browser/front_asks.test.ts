@@ -42,8 +42,11 @@ test("events are asked for when there are newer ones, listed newest first and fi
     site: "shop",
     node: "shop-2",
     text: "shop-2 is back",
+    times: 4,
+    first: scene.time - 90,
   });
   await page.getByText("shop-2 is back").waitFor();
+  assert.match(await items.first().innerText(), /· 4 times in 1 min 30 s · returned · shop/);
   assert.deepEqual(
     server.gets("/api/events").map((it) => it.query.get("after")),
     ["0", "4"],

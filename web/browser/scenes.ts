@@ -158,7 +158,7 @@ export function deadNode(): Cluster {
     },
     {
       at: since + 3,
-      kind: "load_lost",
+      kind: "load_unknown",
       level: "warn",
       site: "shop",
       node: "shop-2",

@@ -65,4 +65,14 @@ export function object<T>(fields: { [K in keyof T]-?: Reader<T[K]> }): Reader<T>
   };
 }
 
+/** Values by name, cut at its limit. */
+export function record<T>(read: Reader<T>, max: number): Reader<Record<string, T>> {
+  return (value, at) => {
+    if (value === null || value === undefined) return {};
+    if (typeof value !== "object" || Array.isArray(value)) return wrong(at, "an object");
+    const members = Object.entries(value).slice(0, max);
+    return Object.fromEntries(members.map(([name, member]) => [name, read(member, `${at}.${name}`)]));
+  };
+}
+
 export const some = maybe(number);

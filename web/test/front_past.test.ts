@@ -3,16 +3,7 @@ import { test } from "node:test";
 import { area, line, stripPaths, stripSentence } from "../src/front/chart";
 import { effect, secondsToAsk } from "../src/front/effect";
 import { type Event, askAfter, filtered, merged, ticks } from "../src/front/events";
-import {
-  type History,
-  STEPS,
-  added,
-  append,
-  isOutOfDate,
-  largest,
-  parseHistory,
-  whole,
-} from "../src/front/history";
+import { type History, STEPS, added, append, largest, parseHistory, sum, whole } from "../src/front/history";
 
 function history(end: number, values: (number | null)[], load = "", reasons = {}): History {
   const list = [...values];
@@ -67,12 +58,21 @@ test("a node that has come from another site begins anew", () => {
   assert.equal(append(kept, newer)?.nodes[0]?.load.trim(), "23");
 });
 
-test("reasons are at least those of the newest steps, and asked for again once a minute", () => {
-  const kept = whole(history(1000, [1, 2], "", { no_room: 5 }));
-  const next = append(kept, history(1010, [2, 3], "", { no_room: 2, connect: 1 }));
-  assert.deepEqual(next?.sites[0]?.reasons, { no_room: 5, connect: 1 });
-  assert.ok(!isOutOfDate(kept, 0, 59) && isOutOfDate(kept, 0, 60));
-  assert.ok(!isOutOfDate(whole(history(1000, [1])), 0, 600));
+test("reasons come and go step by step", () => {
+  const sums = (it: History | null) =>
+    Object.fromEntries(
+      Object.entries(it?.sites[0]?.reasons ?? {}).map(([name, steps]) => [name, sum(steps)]),
+    );
+  const kept = whole(history(1000, [1, 2], "", { no_room: [5, 1] }));
+  const next = append(kept, history(1010, [2, 3], "", { no_room: [2, 3], connect: [0, 1] }));
+  assert.deepEqual(sums(next), { no_room: 10, connect: 1 });
+  assert.equal(next?.sites[0]?.reasons["connect"]?.length, STEPS);
+  // Steps without any of it push it out, and then it is none.
+  let all: History | null = next;
+  for (let step = 1; step <= STEPS; step++)
+    all = all && append(all, history(1010 + step * 10, [3, 3], "", step === 1 ? { no_room: [4, 0] } : {}));
+  assert.deepEqual(sums(all), {});
+  assert.equal(largest(all?.sites[0]?.requests_per_second ?? []), 3);
 });
 
 test("what does not fit is refused with its place", () => {
@@ -107,6 +107,8 @@ test("a strip has heights, not only colours", () => {
 const event = (number: number, change: Partial<Event> = {}): Event => ({
   number,
   at_seconds: 1000 + number,
+  times: 1,
+  first_at_seconds: 1000 + number,
   kind: "ejected",
   level: "bad",
   site: "shop",
@@ -135,6 +137,13 @@ test("events are kept newest first, each once", () => {
   );
 });
 
+test("what happened again takes the place of the last time", () => {
+  const kept = merged([], { newest: 3, oldest: 1, events: [event(1), event(2, { node: "n2" }), event(3)] });
+  const again = event(4, { times: 2, first_at_seconds: 1001 });
+  const numbers = merged(kept, { newest: 4, oldest: 2, events: [again] }).map((it) => it.number);
+  assert.deepEqual(numbers, [4, 3, 2]);
+});
+
 test("events are asked for only where there are newer ones", () => {
   assert.equal(askAfter([], 0), null);
   assert.equal(askAfter([], 7), 0);
@@ -155,6 +164,11 @@ test("filters leave what is of all sites", () => {
   assert.deepEqual(numbers({ site: "shop" }), [1, 2]);
   assert.deepEqual(numbers({ kind: "reloaded" }), [2]);
   assert.deepEqual(numbers({ level: "bad", site: "blog" }), [3]);
+  all.push(event(4, { kind: "rung", level: "note" }), event(5, { kind: "rung", level: "warn" }));
+  assert.deepEqual(numbers({ site: "shop" }), [1, 2, 5], "what is routine");
+  assert.deepEqual(numbers({ level: "all" }), [1, 2, 3, 4, 5]);
+  assert.deepEqual(numbers({ level: "note" }), [2, 4]);
+  assert.deepEqual(numbers({ kind: "rung" }), [4, 5]);
 });
 
 test("of many ticks the worst stay", () => {
@@ -166,6 +180,12 @@ test("of many ticks the worst stay", () => {
   assert.ok(shown.some((it) => it.event.number === 5));
   assert.equal(ticks([event(1, { site: "blog" })], "shop", 0, 2000).length, 0);
   assert.equal(ticks([event(1, { at_seconds: 50 })], "shop", 0, 100)[0]?.place, 0.5);
+  const again = event(1, { at_seconds: 90, times: 7, first_at_seconds: 10 });
+  assert.deepEqual(
+    ticks([again], "shop", 0, 100).map((it) => it.place),
+    [0.1, 0.9],
+  );
+  assert.deepEqual(ticks([event(1, { kind: "rung", level: "note", at_seconds: 50 })], "shop", 0, 100), []);
 });
 
 test("before and after an order are compared second by second", () => {

@@ -484,12 +484,10 @@ impl Running {
             let key = (self.keys).look(id, node.generation, load.is_some(), || {
                 parts.reads.wrong_key(id)
             });
-            for (event, text) in [("rung", said), ("wrong_key", key)] {
-                if let Some(text) = text {
-                    let about = About::node(&node.name, &topology.site(node.site).name);
-                    let text = format!("node {}: {text}", node.name);
-                    parts.output.event_about(event, about, &text);
-                }
+            for (event, text) in said.into_iter().chain(key.map(|key| ("wrong_key", key))) {
+                let about = About::node(&node.name, &topology.site(node.site).name);
+                let text = format!("node {}: {text}", node.name);
+                parts.output.event_about(event, about, &text);
             }
         }
     }

@@ -7,6 +7,11 @@
 //!
 //! An event is known by its number, which grows by one with each; numbers begin anew with a process. Its level comes
 //! from its name alone, as its priority in the journal does.
+//!
+//! What happens again is one event: the same kind, site and node, a text that differs in its digits alone, within
+//! [`JOINED_WITHIN`] of the last time. The later one takes the place of the earlier, counts it in `times` and keeps the
+//! time of the first, so a node that goes in and out has two events however often it does. Orders stay apart. The log on
+//! standard error has each time.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,6 +24,12 @@ use crate::models::{EventLevel, EventModel, Events};
 
 /// Events that are kept.
 pub(crate) const EVENTS_MAX: usize = 1000;
+/// What happens again within this time is joined with the last time, seconds.
+const JOINED_WITHIN: f64 = 600.0;
+/// A node that was ejected so often is unsteady,
+const UNSTEADY: u32 = 3;
+/// until so long after the last time, seconds.
+const UNSTEADY_FOR: f64 = 300.0;
 /// Most characters of a text.
 const TEXT_MAX: usize = 500;
 /// Names of events by which something is well again.
@@ -89,6 +100,10 @@ pub(crate) struct EventLog {
 struct Kept {
     events: VecDeque<EventModel>,
     newest: u64,
+    /// What the webhook has taken or has on its way: up to this number.
+    taken: u64,
+    /// Events that gave way before the webhook took them, since it last did.
+    missed: u64,
 }
 
 impl Kept {
@@ -96,8 +111,43 @@ impl Kept {
     fn make_room(&mut self) {
         let matters = |it: &EventModel| it.level != EventLevel::Note || it.by.is_some();
         let trifle = self.events.iter().position(|it| !matters(it));
-        self.events.remove(trifle.unwrap_or(0));
+        let gone = self.events.remove(trifle.unwrap_or(0));
+        self.missed += u64::from(gone.is_some_and(|it| it.number > self.taken));
     }
+
+    /// Counts the last time that the same happened, if that is not long ago, and takes that event away.
+    fn join(&mut self, event: &mut EventModel) {
+        let mut recent = self.events.iter().enumerate().rev();
+        let is_recent = |it: &EventModel| event.at_seconds - it.at_seconds <= JOINED_WITHIN;
+        let last = recent
+            .by_ref()
+            .take_while(|(_, it)| is_recent(it))
+            .find(|(_, it)| is_same(it, event))
+            .map(|(place, _)| place);
+        if let Some(last) = last.and_then(|place| self.events.remove(place)) {
+            event.times = last.times.saturating_add(1);
+            event.first_at_seconds = last.first_at_seconds;
+        }
+    }
+}
+
+/// Whether two events say the same of the same, but for numbers.
+fn is_same(one: &EventModel, other: &EventModel) -> bool {
+    let of = |it: &EventModel| it.by.is_none().then(|| (it.site.clone(), it.node.clone()));
+    if one.kind != other.kind || of(one) != of(other) || one.by.is_some() {
+        return false;
+    }
+    // Without a name beside it the digits of a text may be a name.
+    match (&one.site, &one.node) {
+        (None, None) => one.text == other.text,
+        _ => shape(&one.text).eq(shape(&other.text)),
+    }
+}
+
+/// A text without its numbers.
+fn shape(text: &str) -> impl Iterator<Item = char> {
+    let is_number = |it: &char| it.is_ascii_digit() || *it == '.';
+    text.chars().filter(move |it| !is_number(it))
 }
 
 impl EventLog {
@@ -115,9 +165,11 @@ impl EventLog {
         let mut kept = self.kept();
         kept.newest += 1;
         let owned = |part: Option<&str>| part.map(str::to_owned);
-        let event = EventModel {
+        let mut event = EventModel {
             number: kept.newest,
             at_seconds,
+            times: 1,
+            first_at_seconds: at_seconds,
             kind: kind.to_owned(),
             level: level(kind),
             site: owned(about.site),
@@ -125,6 +177,7 @@ impl EventLog {
             by: owned(about.by),
             text: text.chars().take(TEXT_MAX).collect(),
         };
+        kept.join(&mut event);
         if kept.events.len() == EVENTS_MAX {
             kept.make_room();
         }
@@ -154,6 +207,37 @@ impl EventLog {
             oldest: kept.events.front().map_or(0, |it| it.number),
             events,
         }
+    }
+
+    /// The wanted ones among the oldest so many that the webhook has not taken yet, and how many gave way before it could;
+    /// nothing if none is wanted. It has taken them from now on.
+    pub(crate) fn take(
+        &self,
+        most: usize,
+        is_wanted: impl Fn(&EventModel) -> bool,
+    ) -> Option<(Vec<EventModel>, u64)> {
+        let mut kept = self.kept();
+        let taken = kept.taken;
+        let behind = kept.events.iter().filter(|it| it.number > taken);
+        let mut events: Vec<_> = behind.take(most).cloned().collect();
+        kept.taken = events.last().map_or(kept.newest, |it| it.number);
+        events.retain(is_wanted);
+        (!events.is_empty()).then(|| (events, std::mem::take(&mut kept.missed)))
+    }
+
+    /// Nodes that were ejected several times, the last time a moment ago.
+    pub(crate) fn unsteady(&self) -> Vec<EventModel> {
+        let now = clock::unix().as_secs_f64();
+        let kept = self.kept();
+        let is_unsteady = |it: &&EventModel| {
+            it.kind == "ejected" && it.times >= UNSTEADY && now - it.at_seconds <= UNSTEADY_FOR
+        };
+        kept.events.iter().filter(is_unsteady).cloned().collect()
+    }
+
+    /// Up to which number the webhook has taken them.
+    pub(crate) fn taken(&self) -> u64 {
+        self.kept().taken
     }
 
     /// The webhook needs none up to this one any more.
@@ -222,8 +306,8 @@ mod tests {
     fn the_last_events_are_kept_in_order_by_their_numbers() {
         let log = EventLog::default();
         assert_eq!((log.newest(), log.after(0, 9).events.len()), (0, 0));
-        for _ in 0..EVENTS_MAX + 3 {
-            log.add("note", About::default(), "x");
+        for number in 0..EVENTS_MAX + 3 {
+            log.add("note", About::default(), &format!("x{number}"));
         }
         let all = log.after(0, usize::MAX);
         assert_eq!(all.events.len(), EVENTS_MAX);
@@ -286,14 +370,66 @@ mod tests {
             ..About::default()
         };
         log.add("ordered", ordered, "x");
-        for _ in 0..EVENTS_MAX {
-            log.add("rung", About::default(), "x");
+        for number in 0..EVENTS_MAX {
+            log.add("rung", About::default(), &format!("x{number}"));
         }
         assert_eq!(numbers(&log.after(0, EVENTS_MAX))[..3], [1, 2, 5]);
-        for _ in 0..EVENTS_MAX {
-            log.add("ejected", About::default(), "x");
+        for number in 0..EVENTS_MAX {
+            log.add("ejected", About::default(), &format!("x{number}"));
         }
         assert_eq!(log.after(0, 1).oldest, 3 + EVENTS_MAX as u64);
+    }
+
+    #[test]
+    fn a_node_that_goes_in_and_out_has_two_events() {
+        let log = EventLog::default();
+        for round in 1..=5 {
+            let n1 = About::node("n1", "shop");
+            log.add("ejected", n1, &format!("n1: {round}.5 requests failed"));
+            log.add("returned", n1, "n1 answers");
+            log.add(
+                "ejected",
+                About::node("n2", "shop"),
+                "n1: 1 requests failed",
+            );
+        }
+        let all = log.after(0, 9).events;
+        let said: Vec<_> = (all.iter())
+            .map(|it| (it.number, it.node.as_deref(), &*it.kind, it.times))
+            .collect();
+        let (n1, n2) = (Some("n1"), Some("n2"));
+        let wanted = [
+            (13, n1, "ejected", 5),
+            (14, n1, "returned", 5),
+            (15, n2, "ejected", 5),
+        ];
+        assert_eq!(said, wanted);
+        assert_eq!(all[0].text, "n1: 5.5 requests failed", "the last");
+        assert!(all[0].first_at_seconds <= all[0].at_seconds);
+    }
+
+    #[test]
+    fn what_is_not_the_same_or_was_ordered_or_long_ago_stays_apart() {
+        let log = EventLog::default();
+        let n1 = About::node("n1", "shop");
+        let by = About {
+            by: Some("anna"),
+            ..n1
+        };
+        for (about, text) in [
+            (n1, "requests failed"),
+            (n1, "its check fails"),
+            (by, "drain"),
+            (by, "drain"),
+            (About::default(), "source 1 fails"),
+            (About::default(), "source 2 fails"),
+        ] {
+            log.add("x", about, text);
+        }
+        assert_eq!(numbers(&log.after(0, 9)), [1, 2, 3, 4, 5, 6]);
+        log.kept().events[0].at_seconds -= JOINED_WITHIN + 60.0;
+        log.add("x", n1, "requests failed");
+        assert_eq!(log.after(6, 1).events[0].times, 1);
     }
 
     #[test]

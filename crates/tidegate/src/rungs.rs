@@ -6,6 +6,10 @@ use tidegate_core::topology::NodeId;
 /// Looks without a record before the first word about it: agents and front-ends start in any
 /// order, and the first reads take a moment.
 const SILENT_LOOKS: u32 = 20;
+/// The events: how a load is read, that one is lost, and that it is known again.
+const RUNG: &str = "rung";
+const LOAD_UNKNOWN: &str = "load_unknown";
+const LOAD_KNOWN: &str = "load_known";
 
 /// What was said last of each node.
 #[derive(Debug, Default)]
@@ -22,20 +26,24 @@ enum Said {
 
 impl RungWatch {
     /// A look at one node: its rung if its load is known. `trouble` tells why it is not, or
-    /// nothing for a node that is not read.
+    /// nothing for a node that is not read. What is to be said comes with the name of its event.
     pub(crate) fn look(
         &mut self,
         node: NodeId,
         generation: u32,
         rung: Option<Rung>,
         trouble: impl Fn() -> Option<String>,
-    ) -> Option<String> {
+    ) -> Option<(&'static str, String)> {
         let said = of(&mut self.nodes, node, generation);
         match (*said, rung) {
             (Said::Rung(last), Some(rung)) if last == rung => None,
-            (_, Some(rung)) => {
+            (before, Some(rung)) => {
                 *said = Said::Rung(rung);
-                Some(format!("load is read by {}", rung.label()))
+                let event = match before {
+                    Said::Lost => LOAD_KNOWN,
+                    Said::Nothing { .. } | Said::Rung(_) => RUNG,
+                };
+                Some((event, format!("load is read by {}", rung.label())))
             }
             (Said::Lost, None) => None,
             (Said::Nothing { looks }, None) if looks < SILENT_LOOKS => {
@@ -46,9 +54,12 @@ impl RungWatch {
                 let first = matches!(*said, Said::Nothing { .. });
                 *said = Said::Lost;
                 Some(match trouble() {
-                    None => "load is not read: own requests and latencies decide".into(),
-                    Some(why) if first => format!("load is not known yet: {why}"),
-                    Some(why) => format!("load is not known any more: {why}"),
+                    None => (
+                        RUNG,
+                        "load is not read: own requests and latencies decide".into(),
+                    ),
+                    Some(why) if first => (RUNG, format!("load is not known yet: {why}")),
+                    Some(why) => (LOAD_UNKNOWN, format!("load is not known any more: {why}")),
                 })
             }
         }
@@ -116,16 +127,16 @@ mod tests {
     fn a_rung_is_told_once_and_when_it_changes() {
         let mut watch = RungWatch::default();
         let first = watch.look(NODE, 0, Some(Rung::Agent), why);
-        assert_eq!(first.as_deref(), Some("load is read by agent"));
+        let text = "load is read by agent";
+        assert_eq!(first, Some((RUNG, text.into())));
         assert_eq!(watch.look(NODE, 0, Some(Rung::Agent), why), None);
         let lost = watch.look(NODE, 0, None, why);
-        assert_eq!(
-            lost.as_deref(),
-            Some("load is not known any more: no answer")
-        );
+        let text = "load is not known any more: no answer";
+        assert_eq!(lost, Some((LOAD_UNKNOWN, text.into())));
         assert_eq!(watch.look(NODE, 0, None, why), None);
         let back = watch.look(NODE, 0, Some(Rung::AgentRealtime), why);
-        assert_eq!(back.as_deref(), Some("load is read by agent_realtime"));
+        let text = "load is read by agent_realtime";
+        assert_eq!(back, Some((LOAD_KNOWN, text.into())));
     }
 
     #[test]
@@ -135,7 +146,7 @@ mod tests {
             assert_eq!(watch.look(NODE, 0, None, why), None);
         }
         let text = watch.look(NODE, 0, None, why).unwrap();
-        assert_eq!(text, "load is not known yet: no answer");
+        assert_eq!(text, (RUNG, "load is not known yet: no answer".into()));
     }
 
     #[test]
@@ -173,7 +184,10 @@ mod tests {
             .collect();
         assert_eq!(
             texts,
-            ["load is not read: own requests and latencies decide"]
+            [(
+                RUNG,
+                "load is not read: own requests and latencies decide".into()
+            )]
         );
     }
 }

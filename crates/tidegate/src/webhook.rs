@@ -58,14 +58,14 @@ enum Attempt {
 /// Sends what happens, until it is dropped.
 pub(crate) async fn run(log: &'static EventLog, config: WebhookConfig, output: Output) {
     let mut session = Session::new(config.server.clone(), config.ca_file.clone());
-    let mut sent = 0;
     let mut failing = false;
     loop {
+        let sent = log.taken();
         log.set_sent(sent);
         log.wait_behind(sent).await;
         // A product timer: what comes together is sent together.
         tokio::time::sleep(GATHER).await;
-        let Some(batch) = next(log, &mut sent, &config) else {
+        let Some(batch) = next(log, &config) else {
             continue;
         };
         // Strings, numbers and nothing else: this does not fail.
@@ -98,16 +98,10 @@ pub(crate) async fn run(log: &'static EventLog, config: WebhookConfig, output: O
 }
 
 /// What is to be sent next, if anything of it is wanted.
-fn next<'a>(log: &EventLog, sent: &mut u64, config: &'a WebhookConfig) -> Option<Batch<'a>> {
-    let kept = log.after(*sent, usize::MAX);
-    let mut events = kept.events;
-    events.truncate(EVENTS_A_POST);
-    let last = events.last().map_or(kept.newest, |it| it.number);
-    // Numbers without an event: it has given way, be it among these or before them.
-    let missed = last.saturating_sub(*sent + events.len() as u64);
-    *sent = last;
-    events.retain(|it| config.notes || it.level != EventLevel::Note);
-    (!events.is_empty()).then_some(Batch {
+fn next<'a>(log: &EventLog, config: &'a WebhookConfig) -> Option<Batch<'a>> {
+    let is_wanted = |it: &EventModel| config.notes || it.level != EventLevel::Note;
+    let (events, missed) = log.take(EVENTS_A_POST, is_wanted)?;
+    Some(Batch {
         front_end: &config.instance,
         since: log.since(),
         missed,
@@ -172,31 +166,55 @@ mod tests {
 
     #[test]
     fn notes_are_left_out_unless_they_are_wanted() {
-        let log = EventLog::default();
-        let mut sent = 0;
-        assert_eq!(numbers(next(&log, &mut sent, &config(false))), None);
-        for kind in ["rung", "ejected", "state"] {
-            log.add(kind, About::default(), "x");
+        for (notes, wanted) in [(false, vec![2]), (true, vec![1, 2, 3])] {
+            let log = EventLog::default();
+            let config = config(notes);
+            assert_eq!(numbers(next(&log, &config)), None);
+            for kind in ["rung", "ejected", "state"] {
+                log.add(kind, About::default(), "x");
+            }
+            assert_eq!(numbers(next(&log, &config)), Some((0, wanted)));
+            assert_eq!(log.taken(), 3);
+            assert_eq!(numbers(next(&log, &config)), None);
         }
-        let batch = numbers(next(&log, &mut sent, &config(false)));
-        assert_eq!((batch, sent), (Some((0, vec![2])), 3));
-        sent = 0;
-        let batch = numbers(next(&log, &mut sent, &config(true)));
-        assert_eq!((batch, sent), (Some((0, vec![1, 2, 3])), 3));
-        assert_eq!(numbers(next(&log, &mut sent, &config(true))), None);
     }
 
     #[test]
     fn what_was_pushed_out_is_counted_and_no_batch_is_long() {
         let log = EventLog::default();
-        for _ in 0..EVENTS_MAX + 7 {
-            log.add("ejected", About::default(), "x");
-        }
-        let mut sent = 2;
-        let (missed, sent_now) = numbers(next(&log, &mut sent, &config(false))).unwrap();
-        assert_eq!((missed, sent_now.len(), sent_now[0]), (5, EVENTS_A_POST, 8));
-        let (missed, sent_then) = numbers(next(&log, &mut sent, &config(false))).unwrap();
+        let config = config(false);
+        let happen = |number: usize| {
+            let text = format!("x{number}");
+            log.add("ejected", About::default(), &text);
+        };
+        happen(0);
+        assert_eq!(numbers(next(&log, &config)), Some((0, vec![1])));
+        (1..EVENTS_MAX + 7).for_each(happen);
+        let (missed, sent_now) = numbers(next(&log, &config)).unwrap();
+        assert_eq!((missed, sent_now.len(), sent_now[0]), (6, EVENTS_A_POST, 8));
+        let (missed, sent_then) = numbers(next(&log, &config)).unwrap();
         assert_eq!((missed, sent_then[0]), (0, 8 + EVENTS_A_POST as u64));
+    }
+
+    #[test]
+    fn what_happens_again_is_missed_by_no_batch() {
+        let log = EventLog::default();
+        for _ in 0..3 {
+            log.add("ejected", About::node("n1", "shop"), "x");
+            log.add("returned", About::node("n1", "shop"), "x");
+        }
+        let config = config(false);
+        let batch = next(&log, &config).unwrap();
+        let times: Vec<_> = batch.events.iter().map(|it| it.times).collect();
+        assert_eq!((batch.missed, times), (0, vec![3, 3]));
+        log.add("ejected", About::node("n1", "shop"), "x");
+        let batch = next(&log, &config).unwrap();
+        let again: Vec<_> = batch
+            .events
+            .iter()
+            .map(|it| (it.number, it.times))
+            .collect();
+        assert_eq!((batch.missed, again), (0, vec![(7, 4)]));
     }
 
     #[test]

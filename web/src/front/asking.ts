@@ -9,7 +9,7 @@
 
 import { type Client, NotThere } from "./client";
 import { askAfter, merged, parseEvents } from "./events";
-import { NEWEST, STEPS, STEP_S, append, isOutOfDate, parseHistory, whole } from "./history";
+import { NEWEST, STEPS, STEP_S, append, parseHistory, whole } from "./history";
 import { type Moves, parseMoves } from "./moves";
 import { parseOverview } from "./overview";
 import type { State } from "./state";
@@ -28,7 +28,6 @@ export interface Access {
 export class Asking {
   /** Seconds, by the page's clock, from which on each is asked for again. */
   private next = { history: 0, moves: 0, throttles: 0, access: 0 };
-  private askedWhole = 0;
   hasEvents = true;
   hasHistory = true;
   moves: Moves | null = null;
@@ -79,15 +78,12 @@ export class Asking {
     if (now < this.next.history) return;
     try {
       const { history } = this.state;
-      const isWhole = history === null || isOutOfDate(history, this.askedWhole, now);
-      const read = parseHistory(
-        await this.client.get(`/api/history?step=${STEP_S}&last=${isWhole ? STEPS : NEWEST}`),
-      );
+      const last = history === null ? STEPS : NEWEST;
+      const read = parseHistory(await this.client.get(`/api/history?step=${STEP_S}&last=${last}`));
       this.hasHistory = true;
       // A process that has just begun knows of nothing yet.
       if (read.sites.length === 0) return;
-      const joined = isWhole ? whole(read) : append(history, read);
-      if (isWhole) this.askedWhole = now;
+      const joined = history === null ? whole(read) : append(history, read);
       if (joined) this.state.takeHistory(joined);
       else this.state.history = null;
       this.next.history = joined ? now + STEP_S : 0;

@@ -5,7 +5,7 @@ import { make } from "../dom";
 import { HEIGHT, area, line } from "./chart";
 import { drawing, setAttribute, show, svg, write } from "./elements";
 import { ticks } from "./events";
-import { STEPS, added, largest, last } from "./history";
+import { STEPS, added, largest, last, sum } from "./history";
 import type { History, SiteHistory } from "./history";
 import type { State } from "./state";
 import { ago, count, reason, time } from "./words";
@@ -114,10 +114,10 @@ export class ChartsView {
     const now = state.seen?.at_seconds ?? to;
     for (const chart of this.all) {
       chart.setTicks(
-        own.map(({ place, event }) => {
+        own.map(({ at, place, event }) => {
           const mark = make("i", event.level);
           mark.style.left = `${Math.round(place * 1000) / 10}%`;
-          mark.title = `${ago(now - event.at_seconds)}: ${event.text}`;
+          mark.title = `${ago(now - at)}: ${event.text}`;
           return mark;
         }),
       );
@@ -129,7 +129,9 @@ const upTo = (most: string) => (most === "0" ? "none in 15 min" : `up to ${most}
 
 /** `9,100 no room, 1,380 queue timeout in 15 min`. */
 function reasons(own: SiteHistory): string {
-  const all = Object.entries(own.reasons).sort((one, other) => other[1] - one[1]);
+  const all = Object.entries(own.reasons)
+    .map(([code, steps]) => [code, sum(steps)] as const)
+    .sort((one, other) => other[1] - one[1]);
   if (all.length === 0) return "";
   const named = all.slice(0, REASONS_NAMED).map(([code, often]) => `${count(often)} ${reason(code)}`);
   return `lost in 15 min: ${named.join(", ")}`;

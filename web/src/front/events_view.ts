@@ -2,9 +2,9 @@
 
 import { byId, make } from "../dom";
 import { button, show, write } from "./elements";
-import { EVENT_LEVELS, type Event, choices, filtered } from "./events";
+import { EVENT_LEVELS, EVERY_LEVEL, type Event, choices, filtered } from "./events";
 import type { Actions, State } from "./state";
-import { ago, kindWord } from "./words";
+import { ago, kindWord, span } from "./words";
 
 /** Most events in the list; the filters reach the others. */
 const LISTED_MAX = 60;
@@ -55,7 +55,7 @@ export class EventsView {
     this.drawn = events;
     this.isKnown = isKnown;
     const { kinds, sites } = choices(events);
-    offer(this.selects.level, "every level", [...EVENT_LEVELS], eventFilter.level);
+    offer(this.selects.level, "what matters", [EVERY_LEVEL, ...EVENT_LEVELS], eventFilter.level);
     offer(this.selects.kind, "every kind", kinds, eventFilter.kind);
     offer(this.selects.site, "every site", sites, eventFilter.site);
     const fits = filtered(events, eventFilter);
@@ -90,6 +90,10 @@ export class EventsView {
     mark.title = event.level;
     const what = [kindWord(event.kind), event.site, event.by && `by ${event.by}`];
     const about = make("span", "soft");
+    if (event.times > 1) {
+      const lasted = event.at_seconds - event.first_at_seconds;
+      what.unshift(`${event.times} times${lasted >= 1 ? ` in ${span(lasted)}` : ""}`);
+    }
     write(about, ` · ${what.filter(Boolean).join(" · ")}`);
     const element = make("li", event.level, mark, make("div", "", text, make("div", "small", when, about)));
     return { element, ago: when };

@@ -2,17 +2,13 @@
 //
 //   whole     /api/history?step=10&last=90
 //   newest    /api/history?step=10&last=2, each ten seconds
-//
-// Reasons come as sums over all steps of an answer, so they cannot be put together exactly: a reason in the
-// newest steps is at least what these say, and while any are shown all is asked again once a minute.
 
-import { type Maybe, count, list, object, positive, some, text } from "../reader";
-import { type Reasons, NODES_MAX, SITES_MAX, reasons } from "./overview";
+import { type Maybe, type Reader, count, list, object, positive, record, some, text } from "../reader";
+import { NODES_MAX, REASONS_MAX, SITES_MAX } from "./overview";
 
 export const STEP_S = 10;
 export const STEPS = 90;
 export const NEWEST = 2;
-const REASONS_OLD_S = 60;
 
 /** Lists of a site, one number a step. */
 export const SERIES = [
@@ -27,7 +23,8 @@ export type Series = Record<(typeof SERIES)[number], Maybe[]>;
 
 export interface SiteHistory extends Series {
   name: string;
-  reasons: Reasons;
+  /** What was refused or failed, step by step. */
+  reasons: Record<string, Maybe[]>;
 }
 
 export interface NodeHistory {
@@ -47,6 +44,7 @@ export interface History {
 }
 
 const series = list(some, 1000);
+const reasons: Reader<Record<string, Maybe[]>> = record(series, REASONS_MAX);
 
 const history = object<History>({
   step_seconds: positive,
@@ -108,7 +106,7 @@ export function append(kept: History, newer: History): History | null {
     end_seconds: newer.end_seconds,
     sites: newer.sites.map((it) => {
       const old = sites.get(it.name);
-      const joined: SiteHistory = { ...it, reasons: atLeast(old?.reasons ?? {}, it.reasons) };
+      const joined: SiteHistory = { ...it, reasons: appendReasons(old?.reasons ?? {}, it, later) };
       for (const key of SERIES) joined[key] = appendList(old?.[key] ?? [], it[key], later, STEPS);
       return joined;
     }),
@@ -119,16 +117,24 @@ export function append(kept: History, newer: History): History | null {
   };
 }
 
-function atLeast(old: Reasons, newer: Reasons): Reasons {
-  const joined = { ...old };
-  for (const [name, often] of Object.entries(newer)) joined[name] = Math.max(joined[name] ?? 0, often);
-  return joined;
+function appendReasons(
+  old: SiteHistory["reasons"],
+  newer: SiteHistory,
+  later: number,
+): SiteHistory["reasons"] {
+  const nothing = newer.requests_per_second.map(() => 0);
+  const [before, after] = [new Map(Object.entries(old)), new Map(Object.entries(newer.reasons))];
+  const joined = [...new Set([...before.keys(), ...after.keys()])].map((label): [string, Maybe[]] => [
+    label,
+    appendList(before.get(label) ?? [], after.get(label) ?? nothing, later, STEPS),
+  ]);
+  // What was not met in all the time that is shown is none any more.
+  return Object.fromEntries(joined.filter(([, steps]) => sum(steps) > 0));
 }
 
-/** Whether all is to be asked for again, though the newest steps would do: its reasons are out of date. */
-export function isOutOfDate(kept: History, askedWhole: number, now: number): boolean {
-  const shown = kept.sites.some((it) => Object.keys(it.reasons).length > 0);
-  return shown && now - askedWhole >= REASONS_OLD_S;
+/** All steps that are known. */
+export function sum(steps: readonly Maybe[]): number {
+  return steps.reduce((all: number, step) => all + (step ?? 0), 0);
 }
 
 export function largest(...lists: readonly Maybe[][]): number {

@@ -12,6 +12,7 @@ import {
   number,
   object,
   oneOf,
+  record,
   some,
   text,
   wrong,
@@ -21,7 +22,7 @@ export const SITES_MAX = 512;
 export const NODES_MAX = 4096;
 const OTHERS_MAX = 30;
 const NAMES_MAX = 64;
-const REASONS_MAX = 32;
+export const REASONS_MAX = 32;
 
 export const LEVELS = ["good", "warn", "bad"] as const;
 export type Level = (typeof LEVELS)[number];
@@ -108,13 +109,12 @@ export interface Overview {
   sites: Site[];
 }
 
+const rates = record(count, 1000);
+
 /** Numbers by name, those with the largest first. */
 export const reasons: Reader<Reasons> = (value, at) => {
-  if (value === null || value === undefined) return {};
-  if (typeof value !== "object" || Array.isArray(value)) return wrong(at, "an object");
-  const all = Object.entries(value).map(([name, often]) => [name, count(often, at)] as const);
-  const some = all.filter(([, often]) => often > 0).sort((one, other) => other[1] - one[1]);
-  return Object.fromEntries(some.slice(0, REASONS_MAX));
+  const all = Object.entries(rates(value, at)).filter(([, often]) => often > 0);
+  return Object.fromEntries(all.sort((one, other) => other[1] - one[1]).slice(0, REASONS_MAX));
 };
 
 /** The order of a node's values. */

@@ -2,6 +2,7 @@
 
 import type { Maybe } from "../reader";
 import { UNKNOWN, percent } from "../format";
+import { EVERY_LEVEL } from "./events";
 import type { Node, Overview } from "./overview";
 
 /** A duration of a request or the age of a record. */
@@ -56,6 +57,7 @@ export function reason(code: string): string {
 
 /** A kind of event as words. */
 export function kindWord(kind: string): string {
+  if (kind === EVERY_LEVEL) return "every level";
   return kind === "rung" ? "how a load is read" : kind.replaceAll("_", " ");
 }
 

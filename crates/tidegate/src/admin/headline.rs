@@ -1,12 +1,12 @@
 //! The state of a front-end in one sentence with its numbers, and what else is wrong with it, worst first.
 //!
-//! Input: what `GET /api/status` says, and which classes are named as culprits. Nothing is remembered: the same
-//! status has the same headline.
+//! Input: what `GET /api/status` says, which classes are named as culprits, and which nodes were ejected several times. Nothing is
+//! remembered: the same input has the same headline.
 //!
 //! | level | what |
 //! |---|---|
 //! | bad | clients notice it: a site without a node that may take requests; 1 % of a site's requests or more that are refused for want of room, that fail, or that its nodes answer with an error; workers that accept no connections; a certificate that has run out |
-//! | warn | clients may notice it soon: nodes that are out against the operator's word, or that are used though none is up; loads that are to be read and are not known; requests that wait for room; a full resource; a source of nodes or an authority of certificates that does not do its part; a certificate that is not renewed, or that ends within seven days |
+//! | warn | clients may notice it soon: nodes that are out against the operator's word, that go in and out, or that are used though none is up; loads that are to be read and are not known; requests that wait for room; a full resource; a source of nodes or an authority of certificates that does not do its part; a certificate that is not renewed, or that ends within seven days |
 //! | good | none of these |
 //!
 //! A drain or `maint` of a node is what an operator wants, and nothing that is wrong. Requests that are refused for what their
@@ -17,8 +17,8 @@ use tidegate_proxy::Reason;
 
 use super::trouble::spell;
 use crate::models::{
-    CertificateStatus, GivenCertificate, Headline, Level, NodeStatus, Problem, ResourceStatus,
-    SiteStatus, Status,
+    CertificateStatus, EventModel, GivenCertificate, Headline, Level, NodeStatus, Problem,
+    ResourceStatus, SiteStatus, Status,
 };
 use crate::text::state;
 
@@ -61,8 +61,9 @@ impl Found {
 }
 
 /// See the module.
-pub(super) fn headline(status: &Status, accused: &[&Finding]) -> Headline {
+pub(super) fn headline(status: &Status, accused: &[&Finding], unsteady: &[EventModel]) -> Headline {
     let mut all = front_end(status);
+    all.extend(unsteady_nodes(unsteady));
     for site in &status.sites {
         all.extend(no_node(site));
         all.extend(refusals(site, accused));
@@ -319,6 +320,18 @@ fn nodes_out(site: &SiteStatus) -> Option<Found> {
     (!out.is_empty()).then(|| Found::warn(0.5 + share, text))
 }
 
+/// Nodes that are ejected and return, again and again.
+fn unsteady_nodes(events: &[EventModel]) -> Option<Found> {
+    let each = events.iter().map(|it| {
+        let name = it.node.as_deref().unwrap_or_default();
+        let lasting = spell(it.at_seconds - it.first_at_seconds);
+        format!("{name} (ejected {} times in {lasting})", it.times)
+    });
+    let (verb, each) = (if events.len() == 1 { "goes" } else { "go" }, named(each));
+    let text = format!("{} {verb} in and out: {each}", plural(events.len(), "node"));
+    (!events.is_empty()).then(|| Found::warn(0.45, text))
+}
+
 /// Nodes that are read, and of which no load is known.
 fn unknown_loads(site: &SiteStatus) -> Option<Found> {
     let is_unknown = |node: &&NodeStatus| {
@@ -486,7 +499,7 @@ mod tests {
     fn after(change: impl FnOnce(&mut Status)) -> Headline {
         let mut status = calm_status();
         change(&mut status);
-        headline(&status, &[])
+        headline(&status, &[], &[])
     }
 
     fn texts(headline: &Headline) -> Vec<&str> {
@@ -520,6 +533,20 @@ mod tests {
     }
 
     #[test]
+    fn nodes_that_go_in_and_out_are_named_though_they_are_in_now() {
+        let log = crate::events::EventLog::default();
+        let eject = |node: &str| {
+            let about = crate::events::About::node(node, "shop");
+            log.add("ejected", about, "it fails");
+        };
+        (0..4).for_each(|_| eject("n1"));
+        (0..2).for_each(|_| eject("n2"));
+        let said = headline(&calm_status(), &[], &log.unsteady());
+        let text = "1 node goes in and out: n1 (ejected 4 times in 0.0 s)";
+        assert_eq!((texts(&said), said.level), (vec![text], Level::Warn));
+    }
+
+    #[test]
     fn refusals_are_named_with_what_is_full_and_by_whom() {
         let mut status = calm_status();
         let shop = &mut status.sites[0];
@@ -548,7 +575,7 @@ mod tests {
             finding("shop GET /search?q", "shop cpu"),
             finding("blog GET /", "blog cpu"),
         );
-        let said = headline(&status, &[&own, &other]);
+        let said = headline(&status, &[&own, &other], &[]);
         assert_eq!(said.level, Level::Bad);
         assert_eq!(
             texts(&said),

@@ -7,6 +7,7 @@ use clap::CommandFactory;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 
+use super::events;
 use super::key;
 use super::man;
 use super::moves;
@@ -23,7 +24,7 @@ use crate::demo;
 use crate::discovery;
 use crate::doctor::{self, acme_note, log_note, state_note};
 use crate::failure::Failure;
-use crate::models::{Events, Overridden, Reloaded, Status, Upgraded, Why};
+use crate::models::{Overridden, Reloaded, Status, Upgraded, Why};
 use crate::output::Output;
 use crate::reload::READ_MAX;
 use tidegate_discover::Naming;
@@ -45,7 +46,7 @@ pub(super) fn run(command: Command, output: Output) -> Result<(), Failure> {
         Command::Reload { dry_run, admin } => reload(dry_run, &admin, output),
         Command::Status { admin } => status(&admin, output),
         Command::Top(args) => crate::top::run(&args, output),
-        Command::Events { last, admin } => events(last, &admin, output),
+        Command::Events(args) => events::run(&args, output),
         Command::Why { name, top, admin } => why(&name, top, &admin, output),
         Command::Drain(order) => override_node(&order, "drain", output),
         Command::Ready(order) => override_node(&order, "ready", output),
@@ -151,12 +152,6 @@ fn reload(dry_run: bool, args: &AdminArgs, output: Output) -> Result<(), Failure
 fn status(args: &AdminArgs, output: Output) -> Result<(), Failure> {
     let status: Status = args.client()?.get("/api/status").map_err(Failure::Failed)?;
     Ok(output.result(&show::status(&status), &status)?)
-}
-
-fn events(last: u64, args: &AdminArgs, output: Output) -> Result<(), Failure> {
-    let path = format!("/api/events?last={last}");
-    let events: Events = args.client()?.get(&path).map_err(Failure::Failed)?;
-    Ok(output.result(&show::events(&events), &events)?)
 }
 
 fn why(name: &str, top: usize, args: &AdminArgs, output: Output) -> Result<(), Failure> {

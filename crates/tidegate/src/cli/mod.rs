@@ -1,6 +1,7 @@
 //! The command line: what can be asked for, and the module that does it.
 
 mod commands;
+mod events;
 mod key;
 mod man;
 mod moves;
@@ -25,6 +26,7 @@ use crate::simulate::SimulateArgs;
 use crate::steer::SteerArgs;
 use crate::top::TopArgs;
 use crate::upgrade::successor;
+use events::EventsArgs;
 use quick::SourceArgs;
 
 /// A load-aware front tier for clusters of web servers.
@@ -76,13 +78,7 @@ enum Command {
     /// Watch sites, nodes, loads and the last requests of a running front-end; `?` explains the keys.
     Top(TopArgs),
     /// Show what happened at a running front-end, and what operators ordered, the newest last.
-    Events {
-        /// Show so many.
-        #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=1000))]
-        last: u64,
-        #[command(flatten)]
-        admin: AdminArgs,
-    },
+    Events(EventsArgs),
     /// Say why a node gets the requests that it gets, how a site chooses, what slows a class, what became of a request.
     Why {
         /// A node, a site, a throttled class like `GET /search/*`, or a request's id from the access log.

@@ -3,9 +3,9 @@
 use tidegate_culprits::table;
 
 use crate::models::{
-    Apart, BestMove, CertificateStatus, Decision, EventLevel, EventModel, Events, Headline,
-    LeftOutStatus, Level, NodeMetric, NodeStatus, Reloaded, SiteStatus, SourceStatus, Status,
-    TermStatus, ThrottleStatus, Throttles, Why, WhyMoves, WhySiteNode, grown_reason,
+    Apart, BestMove, CertificateStatus, Decision, Headline, LeftOutStatus, Level, NodeMetric,
+    NodeStatus, Reloaded, SiteStatus, SourceStatus, Status, TermStatus, ThrottleStatus, Throttles,
+    Why, WhyMoves, WhySiteNode, grown_reason,
 };
 use crate::text::{duration, limits, percent, quantiles, queue, seconds, state};
 
@@ -354,24 +354,6 @@ fn row(node: &NodeStatus) -> [String; 13] {
 fn table<const N: usize>(rows: &[[String; N]]) -> String {
     let lines = table::render(rows, 3);
     lines.lines().map(|line| format!("  {line}\n")).collect()
-}
-
-/// `tidegate events`: times in UTC, as in the log.
-pub(super) fn events(events: &Events) -> String {
-    if events.events.is_empty() {
-        return "nothing has happened yet\n".into();
-    }
-    let line = |it: &EventModel| {
-        let at = jiff::Timestamp::from_millisecond((it.at_seconds * 1e3) as i64);
-        let mark = match it.level {
-            EventLevel::Bad => "wrong",
-            EventLevel::Warn => "warning",
-            EventLevel::Good => "well",
-            EventLevel::Note => "",
-        };
-        format!("{:.3} {mark:7} {}\n", at.unwrap_or_default(), it.text)
-    };
-    events.events.iter().map(line).collect()
 }
 
 /// `tidegate why`.

@@ -207,7 +207,10 @@ mod tests {
         // The step that has not ended is not shown.
         assert_eq!(rates(&next, 7), wanted);
         let shown = next.show(Step::TenSeconds, 7, None);
-        assert_eq!(shown.sites[0].reasons["overload"], 12);
+        let steps = &shown.sites[0].reasons["overload"];
+        let known: Vec<_> = steps.iter().map(Option::is_some).collect();
+        assert_eq!(known, wanted.map(|it| it.is_some()));
+        assert_eq!(steps.iter().flatten().sum::<u32>(), 12);
         assert_eq!(shown.sites[0].p50_seconds[0], Some(0.25));
         assert_eq!(shown.nodes[0].load, "33 3  3");
         assert_eq!(shown.nodes[1].load, "xx x  x");

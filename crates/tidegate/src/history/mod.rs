@@ -179,10 +179,6 @@ fn site_history(
         });
         each.collect::<Vec<_>>()
     };
-    let mut reasons: BTreeMap<&str, u32> = BTreeMap::new();
-    for (label, count) in samples.iter().flatten().flat_map(SiteSample::reasons) {
-        *reasons.entry(label).or_default() += count;
-    }
     SiteHistory {
         name: name.to_owned(),
         requests_per_second: rate(|it| it.ended),
@@ -194,11 +190,21 @@ fn site_history(
             .iter()
             .map(|it| it.as_ref().map(|it| it.queued))
             .collect(),
-        reasons: reasons
-            .into_iter()
-            .map(|(label, count)| (label.to_owned(), u64::from(count)))
-            .collect(),
+        reasons: reasons(&samples),
     }
+}
+
+/// How often each reason was met in each step that is known.
+fn reasons(samples: &[Option<SiteSample>]) -> BTreeMap<String, Vec<Option<u32>>> {
+    let never: Vec<_> = samples.iter().map(|it| it.as_ref().map(|_| 0)).collect();
+    let mut all: BTreeMap<String, Vec<Option<u32>>> = BTreeMap::new();
+    for (step, sample) in samples.iter().enumerate() {
+        for (label, count) in sample.iter().flat_map(SiteSample::reasons) {
+            let steps = all.entry(label.to_owned()).or_insert_with(|| never.clone());
+            steps[step] = steps[step].map(|it| it.saturating_add(count));
+        }
+    }
+    all
 }
 
 /// A letter for each step.

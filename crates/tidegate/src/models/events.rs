@@ -18,8 +18,12 @@ pub(crate) struct Events {
 pub(crate) struct EventModel {
     /// Grows by one with each.
     pub(crate) number: u64,
-    /// When, seconds since 1970.
+    /// When, seconds since 1970; of several times the last.
     pub(crate) at_seconds: f64,
+    /// How often the same happened, of which this is the last time.
+    pub(crate) times: u32,
+    /// When it was so for the first time.
+    pub(crate) first_at_seconds: f64,
     /// What kind it is: its name in the log.
     pub(crate) kind: String,
     /// How bad it is.

@@ -36,8 +36,8 @@ pub(crate) struct SiteHistory {
     pub(crate) p99_seconds: Vec<Option<f64>>,
     /// Requests that waited for room, at the end of each second; of ten seconds the most.
     pub(crate) queued: Vec<Option<u32>>,
-    /// Rejections and errors of all steps by reason: the four most frequent of each step.
-    pub(crate) reasons: BTreeMap<String, u64>,
+    /// Rejections and errors of each step by reason, the four most frequent of it.
+    pub(crate) reasons: BTreeMap<String, Vec<Option<u32>>>,
 }
 
 /// A node.
