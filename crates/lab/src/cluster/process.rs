@@ -4,8 +4,10 @@ use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use super::{ClusterError, ending, run};
 
@@ -85,6 +87,22 @@ impl Process {
             // Those that have ended need no signal.
             kill_process_group(group, signal).ok();
         }
+    }
+
+    /// Asks it to end, and kills it once its time is over.
+    pub fn end(&mut self, patience: Duration) {
+        let Some(group) = self.group else { return };
+        self.signal(Signal::TERM);
+        if let Ok(ended) = pidfd_open(group, PidfdFlags::empty()) {
+            let mut ends = [PollFd::new(&ended, PollFlags::IN)];
+            let patience = Timespec {
+                tv_sec: i64::try_from(patience.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: patience.subsec_nanos().into(),
+            };
+            // Whatever comes of it, it is killed now.
+            poll(&mut ends, Some(&patience)).ok();
+        }
+        self.kill();
     }
 
     /// Kills and waits. Twice is as good as once.

@@ -92,7 +92,7 @@ fn run(lab: &Lab) -> Result<Report, ExperimentError> {
     let started = clock::now();
     let reason = "the attacker needs a host of its own";
     let cluster = one_front_end::cluster(lab, reason)?;
-    let (measured, arms) = one_front_end::begin(&cluster, all());
+    let (measured, arms) = one_front_end::begin(lab, &cluster, all());
     let mut bench = Bench {
         lab,
         cluster: &cluster,

@@ -87,7 +87,7 @@ fn run(lab: &Lab) -> Result<Report, ExperimentError> {
     let reason = "what agents take is counted by control groups";
     let most = nodes(lab.scale).iter().max().copied().unwrap_or_default();
     let cluster = one_front_end::cluster_of(most, lab, reason)?;
-    let (measured, arms) = one_front_end::begin(&cluster, all());
+    let (measured, arms) = one_front_end::begin(lab, &cluster, all());
     let mut bench = Bench {
         lab,
         cluster: &cluster,

@@ -42,14 +42,14 @@ pub(super) fn cluster_of(
 }
 
 /// Nothing measured yet, and the arms whose programs are there.
-pub(super) fn begin(cluster: &Cluster, all: Vec<Arm>) -> (Measured, Vec<Arm>) {
+pub(super) fn begin(lab: &Lab, cluster: &Cluster, all: Vec<Arm>) -> (Measured, Vec<Arm>) {
     let mut measured = Measured {
         mode: cluster.mode().name().into(),
         emulated: cluster.emulated(),
         ..Measured::default()
     };
     let mut present = Vec::new();
-    for arm in all {
+    for arm in all.into_iter().filter(|it| lab.part.has_arm(&it.name)) {
         measured.notes.push(match front::available(&arm.kind) {
             Ok(version) => {
                 present.push(arm);

@@ -186,7 +186,7 @@ fn run(lab: &Lab) -> Result<Report, ExperimentError> {
     front::installed(others::H2LOAD).map_err(ExperimentError::Unfit)?;
     let reason = "a front-end's CPU quota needs control groups";
     let cluster = one_front_end::cluster(lab, reason)?;
-    let (measured, arms) = one_front_end::begin(&cluster, all());
+    let (measured, arms) = one_front_end::begin(lab, &cluster, all());
     let message = cluster.folder().join("message");
     // A call's message: not compressed, 100 bytes, letters.
     let call = [&[0, 0, 0, 0, 100][..], &[b'x'; 100]].concat();

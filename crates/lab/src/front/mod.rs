@@ -50,6 +50,8 @@ pub use tidegate::{ACCESS_LOG, Moving, Throttled, TidegateArm};
 
 /// What is read of an answer of Tidegate's interface.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
+/// Longest wait for a front-end to end by itself.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What is put before the nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -229,6 +231,15 @@ pub fn fits(kind: &FrontKind, cluster: &Cluster) -> Result<(), ClusterError> {
     }
 }
 
+/// Tidegate ends by itself, and writes what it keeps; others are killed.
+impl Drop for FrontEnd {
+    fn drop(&mut self) {
+        if matches!(self.kind, FrontKind::Tidegate(_)) {
+            self.process.end(PATIENCE);
+        }
+    }
+}
+
 impl FrontEnd {
     /// The arm's name.
     #[must_use]
@@ -315,6 +326,11 @@ impl FrontEnd {
             }
             _ => Err(unknown(format!("{path}: {head} {}", body.trim()))),
         }
+    }
+
+    /// Kills it, as a machine that fails would.
+    pub fn kill(&mut self) {
+        self.process.kill();
     }
 
     /// CPU time of all its threads that still run.

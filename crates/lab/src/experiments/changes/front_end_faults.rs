@@ -128,8 +128,9 @@ impl<'a> Victim<'a> {
             match (Fault::draw(&mut self.prng), &self.front) {
                 (Fault::Kill, _) | (_, None) => {
                     admin.set(None);
-                    // Its process is killed with it.
-                    self.front = None;
+                    if let Some(mut front) = self.front.take() {
+                        front.kill();
+                    }
                     self.revive(admin)?;
                     self.counts.killed += 1;
                 }
