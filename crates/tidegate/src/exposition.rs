@@ -189,23 +189,37 @@ impl Family<'_> {
     fn line(&mut self, suffix: &str, labels: Labels<'_>, last: Option<(&str, &str)>, value: f64) {
         self.out.push_str(self.name);
         self.out.push_str(suffix);
-        let pairs: Vec<_> = labels
-            .iter()
-            .copied()
-            .chain(last)
-            .map(|(name, value)| format!("{name}=\"{}\"", escape(value)))
-            .collect();
-        if !pairs.is_empty() {
-            self.out.push_str(&format!("{{{}}}", pairs.join(",")));
+        let mut before = '{';
+        for (name, value) in labels.iter().copied().chain(last) {
+            self.out.push(before);
+            self.out.push_str(name);
+            self.out.push_str("=\"");
+            escape(value, self.out);
+            self.out.push('"');
+            before = ',';
         }
-        self.out.push_str(&format!(" {}\n", number(value)));
+        if before == ',' {
+            self.out.push('}');
+        }
+        self.out.push(' ');
+        self.out.push_str(&number(value));
+        self.out.push('\n');
     }
 }
 
-fn escape(text: &str) -> String {
-    text.replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
+/// Adds a value as it stands between quotes.
+fn escape(text: &str, out: &mut String) {
+    let is_special = |it: char| matches!(it, '\\' | '"' | '\n');
+    for part in text.split_inclusive(is_special) {
+        let plain = part.trim_end_matches(is_special);
+        out.push_str(plain);
+        out.push_str(match &part[plain.len()..] {
+            "\\" => "\\\\",
+            "\"" => "\\\"",
+            "\n" => "\\n",
+            _ => "",
+        });
+    }
 }
 
 fn number(value: f64) -> String {
