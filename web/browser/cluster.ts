@@ -71,6 +71,8 @@ export class Cluster implements Scene {
   pace = 1;
   headline: Json = { level: "good", text: "", others: [] };
   events: EventModel[] = [];
+  /** When the process began that counts the events. */
+  since = NOW;
   access: Json | null = { may_act: true, token: "none", by: "127.0.0.1" };
   moves: Json | null = null;
   throttles: Json[] = [];
@@ -263,7 +265,8 @@ export class Cluster implements Scene {
       by: null,
       ...it,
     }));
-    return { newest: events.length, oldest: 1, events: events.filter((it) => it.number > after).slice(-100) };
+    const behind = events.filter((it) => it.number > after).slice(-100);
+    return { since: this.since, newest: events.length, oldest: 1, events: behind };
   }
 
   private requestsFor(query: URLSearchParams): Answer {

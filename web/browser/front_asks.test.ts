@@ -64,6 +64,27 @@ test("events are asked for when there are newer ones, listed newest first and fi
   await close();
 });
 
+test("events of another process take the place of those of the last one", async () => {
+  const scene = scenes.deadNode();
+  const { page, server, close } = await open(scene);
+  const items = page.locator("#events-list li");
+  await items.first().waitFor();
+  const text = "the next process listens";
+  const event = { at: scene.time, level: "note", site: null, node: null } as const;
+  scene.since += 100;
+  scene.events = [
+    { ...event, kind: "ready", text },
+    ...Array.from({ length: 6 }, () => ({ ...event, kind: "moved", text: "n1 moved" })),
+  ];
+  await page.getByText(text).waitFor();
+  assert.equal(await items.count(), 7);
+  assert.deepEqual(
+    server.gets("/api/events").map((it) => it.query.get("after")),
+    ["0", "4", "0"],
+  );
+  await close();
+});
+
 test("nothing is asked while the page is not seen", async () => {
   const { page, server, close } = await open(scenes.calm(), { clock: true });
   await page.locator("tr[data-node=shop-1]").waitFor();

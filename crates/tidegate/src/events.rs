@@ -8,7 +8,7 @@
 //! An event is known by its number, which grows by one with each; numbers begin anew with a process. Its level comes
 //! from its name alone, as its priority in the journal does.
 //!
-//! What happens again is one event: the same kind, site and node, a text that differs in its digits alone, within
+//! What happens again is one event: the same kind, site and node, the same text (of a node, but for digits), within
 //! [`JOINED_WITHIN`] of the last time. The later one takes the place of the earlier, counts it in `times` and keeps the
 //! time of the first, so a node that goes in and out has two events however often it does. Orders stay apart. The log on
 //! standard error has each time.
@@ -117,13 +117,10 @@ impl Kept {
 
     /// Counts the last time that the same happened, if that is not long ago, and takes that event away.
     fn join(&mut self, event: &mut EventModel) {
-        let mut recent = self.events.iter().enumerate().rev();
         let is_recent = |it: &EventModel| event.at_seconds - it.at_seconds <= JOINED_WITHIN;
-        let last = recent
-            .by_ref()
-            .take_while(|(_, it)| is_recent(it))
-            .find(|(_, it)| is_same(it, event))
-            .map(|(place, _)| place);
+        let recent = self.events.iter().rev().take_while(|it| is_recent(it));
+        let ago = recent.enumerate().find(|(_, it)| is_same(it, event));
+        let last = ago.map(|(ago, _)| self.events.len() - 1 - ago);
         if let Some(last) = last.and_then(|place| self.events.remove(place)) {
             event.times = last.times.saturating_add(1);
             event.first_at_seconds = last.first_at_seconds;
@@ -131,16 +128,16 @@ impl Kept {
     }
 }
 
-/// Whether two events say the same of the same, but for numbers.
+/// Whether two events say the same of the same, and no operator wanted either.
 fn is_same(one: &EventModel, other: &EventModel) -> bool {
-    let of = |it: &EventModel| it.by.is_none().then(|| (it.site.clone(), it.node.clone()));
-    if one.kind != other.kind || of(one) != of(other) || one.by.is_some() {
+    let differ = one.kind != other.kind || one.site != other.site || one.node != other.node;
+    if differ || one.by.is_some() || other.by.is_some() {
         return false;
     }
-    // Without a name beside it the digits of a text may be a name.
-    match (&one.site, &one.node) {
-        (None, None) => one.text == other.text,
-        _ => shape(&one.text).eq(shape(&other.text)),
+    match one.node {
+        Some(_) => shape(&one.text).eq(shape(&other.text)),
+        // The digits of a text may be a node's name.
+        None => one.text == other.text,
     }
 }
 
@@ -203,6 +200,7 @@ impl EventLog {
         let mut events: Vec<_> = behind.rev().take(most).cloned().collect();
         events.reverse();
         Events {
+            since: self.since,
             newest: kept.newest,
             oldest: kept.events.front().map_or(0, |it| it.number),
             events,

@@ -200,6 +200,30 @@ fn orders_are_kept_with_their_operator() {
 }
 
 #[test]
+fn events_are_followed_as_they_come_over_a_restart() {
+    let mirror = Mirror::start();
+    let mut scene = Scene::new("operators-follow", mirror.address, "");
+    let mut follow = tidegate();
+    follow.args(["events", "--follow", "--json", "--admin"]);
+    follow.arg(scene.admin.to_string());
+    let mut following = Process::start(
+        follow
+            .env("TIDEGATE_TOKEN", READ)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null()),
+    );
+    // What was, and then what comes.
+    following.wait_for_line("listening on");
+    scene.say(FULL, "POST", "/api/nodes/n1/drain", "");
+    following.wait_for_line("ordered by anna (127.0.0.1): drain n1");
+    scene.end();
+    scene.start();
+    scene.say(FULL, "POST", "/api/nodes/n1/maint", "");
+    following.wait_for_line("ordered by anna (127.0.0.1): maint n1");
+    scene.end();
+}
+
+#[test]
 fn a_weight_holds_until_it_is_taken_back() {
     let mirror = Mirror::start();
     let mut scene = Scene::new("operators-weight", mirror.address, "");

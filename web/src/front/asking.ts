@@ -97,8 +97,16 @@ export class Asking {
     const { state } = this;
     const after = askAfter(state.events, state.seen?.newest_event ?? 0);
     if (after === null || !this.hasEvents) return;
+    const ask = async (from: number) => parseEvents(await this.client.get(`/api/events?after=${from}`));
     try {
-      state.events = merged(state.events, parseEvents(await this.client.get(`/api/events?after=${after}`)));
+      let read = await ask(after);
+      if (read.since !== state.eventsSince) {
+        // Another process counts from one: what was is over.
+        state.events = [];
+        state.eventsSince = read.since;
+        if (after > 0) read = await ask(0);
+      }
+      state.events = merged(state.events, read);
     } catch (error) {
       this.hasEvents = !(error instanceof NotThere);
     }

@@ -26,12 +26,15 @@ export interface Event {
 }
 
 export interface Events {
+  /** When the process began that counts the numbers. */
+  since: number;
   newest: number;
   oldest: number;
   events: Event[];
 }
 
 const events: Reader<Events> = object<Events>({
+  since: count,
   newest: count,
   oldest: count,
   events: list(
@@ -55,14 +58,10 @@ export function parseEvents(value: unknown): Events {
   return events(value, "events");
 }
 
-/**
- * Newest first, each number once, and of what happened again only the last time. A process that has begun anew counts
- * from the start: then what was is over.
- */
+/** Newest first, each number once, and of what happened again only the last time. */
 export function merged(kept: readonly Event[], read: Events): Event[] {
   const newest = kept[0]?.number ?? 0;
-  const fresh = read.events.filter((it) => it.number > newest || newest > read.newest).reverse();
-  if (newest > read.newest) return fresh.slice(0, KEPT_MAX);
+  const fresh = read.events.filter((it) => it.number > newest).reverse();
   const again = new Set(fresh.filter((it) => it.times > 1).map(first));
   return [...fresh, ...kept.filter((it) => !again.has(first(it)))].slice(0, KEPT_MAX);
 }

@@ -16,7 +16,7 @@ interface Item {
 }
 
 export class EventsView {
-  private readonly items = new Map<number, Item>();
+  private readonly items = new Map<Event, Item>();
   private readonly selects = {
     level: byId<HTMLSelectElement>("events-level"),
     kind: byId<HTMLSelectElement>("events-kind"),
@@ -45,7 +45,7 @@ export class EventsView {
     if (this.drawn !== events || this.isKnown !== isKnown) this.draw(isKnown);
     const now = seen?.at_seconds ?? 0;
     for (const event of this.order) {
-      const item = this.items.get(event.number);
+      const item = this.items.get(event);
       if (item) write(item.ago, ago(Math.max(0, now - event.at_seconds)));
     }
   }
@@ -60,11 +60,11 @@ export class EventsView {
     offer(this.selects.site, "every site", sites, eventFilter.site);
     const fits = filtered(events, eventFilter);
     this.order = fits.slice(0, LISTED_MAX);
-    const stay = new Set(this.order.map((it) => it.number));
-    for (const number of this.items.keys()) if (!stay.has(number)) this.items.delete(number);
+    const stay = new Set(this.order);
+    for (const event of this.items.keys()) if (!stay.has(event)) this.items.delete(event);
     const elements = this.order.map((event) => {
-      const item = this.items.get(event.number) ?? this.item(event);
-      this.items.set(event.number, item);
+      const item = this.items.get(event) ?? this.item(event);
+      this.items.set(event, item);
       return item.element;
     });
     byId("events-list").replaceChildren(...elements);

@@ -25,6 +25,8 @@ export class State {
   seen: Overview | null = null;
   history: History | null = null;
   events: Event[] = [];
+  /** When the process began that counts the events' numbers. */
+  eventsSince: number | null = null;
   eventFilter: EventFilter = EVERYTHING;
   throttles: Throttle[] = [];
   mayAct = false;

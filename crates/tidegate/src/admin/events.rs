@@ -30,6 +30,7 @@ pub(super) fn answer(plane: &Plane, query: Option<&str>) -> Answer {
         Err(why) => return api::error(StatusCode::BAD_REQUEST, &why),
     };
     let none = Events {
+        since: 0,
         newest: 0,
         oldest: 0,
         events: Vec::new(),

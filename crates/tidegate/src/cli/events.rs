@@ -35,7 +35,7 @@ pub(super) fn run(args: &EventsArgs, output: Output) -> Result<(), Failure> {
         return Ok(output.result(&show(&events), &events)?);
     }
     print(&events, output)?;
-    follow(&client, events.newest, output)
+    follow(&client, events.since, events.newest, output)
 }
 
 fn ask(client: &Client, after: u64, last: u64) -> Result<Events, String> {
@@ -43,19 +43,24 @@ fn ask(client: &Client, after: u64, last: u64) -> Result<Events, String> {
 }
 
 /// Prints what is newer, until the process is stopped or nothing takes the lines any more.
-fn follow(client: &Client, mut newest: u64, output: Output) -> Result<(), Failure> {
+fn follow(
+    client: &Client,
+    mut since: u64,
+    mut newest: u64,
+    output: Output,
+) -> Result<(), Failure> {
     let mut is_silent = false;
     loop {
         // The time between two questions.
         std::thread::sleep(LOOK);
         let events = match ask(client, newest, EVENTS_MAX) {
-            // A process that has begun anew counts from one.
-            Ok(events) if events.newest < newest => ask(client, 0, EVENTS_MAX),
+            // Another process counts from one.
+            Ok(events) if events.since != since => ask(client, 0, EVENTS_MAX),
             answer => answer,
         };
         match events {
             Ok(events) => {
-                newest = events.newest;
+                (since, newest) = (events.since, events.newest);
                 is_silent = false;
                 print(&events, output)?;
             }
@@ -127,6 +132,7 @@ mod tests {
         let again = "(3 times since 2026-11-28T12:15:00Z)";
         assert_eq!(line(&event), format!("{said} {again}\n"));
         let events = Events {
+            since: 0,
             newest: 0,
             oldest: 0,
             events: Vec::new(),

@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 /// What happened, the oldest first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Events {
+    /// When the process began that counts these numbers, seconds since 1970.
+    pub(crate) since: u64,
     /// The number of the newest event there is; 0 before the first.
     pub(crate) newest: u64,
     /// That of the oldest that is kept.
