@@ -157,6 +157,19 @@ mod tests {
         line.trim().to_owned()
     }
 
+    /// A shell's child is a shell until it has become its program.
+    fn sleeper(child: &mut Child) -> String {
+        let process = line(child);
+        let is_asleep = || {
+            let command = std::fs::read(format!("/proc/{process}/cmdline"));
+            command.is_ok_and(|it| it.starts_with(b"sleep"))
+        };
+        while !is_asleep() {
+            std::thread::park_timeout(LOOK);
+        }
+        process
+    }
+
     /// One test: what is done about children is done about all of the process.
     #[test]
     fn orphans_are_reaped_while_a_child_runs_and_ended_after_it() {
@@ -173,13 +186,13 @@ mod tests {
 
         // One that hangs has its child ended, and goes on.
         let mut child = shell("sleep 600 & echo $!; wait $!; exit 4");
-        let hung = line(&mut child);
+        let hung = sleeper(&mut child);
         let ended = end_children_of(pid(&child)).unwrap();
         assert_eq!(ended, [format!("sleep 600 (process {hung})")]);
         assert_eq!(child.wait().unwrap().code(), Some(4));
 
         let mut child = shell("sleep 600 & echo $!");
-        let orphan = line(&mut child);
+        let orphan = sleeper(&mut child);
         assert_eq!(wait_for(&child), Ok(true));
         let ended = end_after(1).unwrap();
         assert_eq!(ended, [format!("sleep 600 (process {orphan})")]);
