@@ -48,7 +48,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 /// Clients in a closed loop.
 const CLIENTS: u32 = 64;
-const WARM_UP: Duration = Duration::from_millis(300);
+/// A front-end that learns has learned a kind of request by then.
+const WARM_UP: Duration = Duration::from_secs(2);
 /// What others are compared with.
 pub(super) const BASE: &str = "haproxy roundrobin";
 

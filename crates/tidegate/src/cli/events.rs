@@ -43,12 +43,7 @@ fn ask(client: &Client, after: u64, last: u64) -> Result<Events, String> {
 }
 
 /// Prints what is newer, until the process is stopped or nothing takes the lines any more.
-fn follow(
-    client: &Client,
-    mut since: u64,
-    mut newest: u64,
-    output: Output,
-) -> Result<(), Failure> {
+fn follow(client: &Client, mut since: u64, mut newest: u64, output: Output) -> Result<(), Failure> {
     let mut is_silent = false;
     loop {
         // The time between two questions.
