@@ -48,8 +48,6 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 /// Clients in a closed loop.
 const CLIENTS: u32 = 64;
-/// A front-end that learns has learned a kind of request by then.
-const WARM_UP: Duration = Duration::from_secs(2);
 /// What others are compared with.
 pub(super) const BASE: &str = "haproxy roundrobin";
 
@@ -79,6 +77,11 @@ const KINDS: [Kind; 3] = [
     },
 ];
 
+/// In the full form a front-end that learns has learned a kind of request by then.
+fn warm_up(scale: Scale) -> Duration {
+    Duration::from_millis(scale.pick(300, 2000))
+}
+
 fn length(scale: Scale) -> Duration {
     Duration::from_millis(scale.pick(1500, 2500))
 }
@@ -98,7 +101,7 @@ fn all() -> Vec<Arm> {
 
 fn estimate(scale: Scale) -> Duration {
     let arms = all().len() as u32;
-    let run = (WARM_UP + length(scale) + Duration::from_millis(700)) * KINDS.len() as u32;
+    let run = (warm_up(scale) + length(scale) + Duration::from_millis(700)) * KINDS.len() as u32;
     let counted = Duration::from_secs(10) * instructions::arms(scale, &all()).len() as u32;
     Duration::from_secs(3) + (run + Duration::from_millis(700)) * arms * rounds(scale) + counted
 }
@@ -146,7 +149,7 @@ impl Bench<'_> {
     fn one(&mut self, arm: &Arm, round: u32) -> Result<(), ExperimentError> {
         let front = self.front(arm, &[])?;
         for kind in KINDS {
-            self.load(&front, kind, WARM_UP)?;
+            self.load(&front, kind, warm_up(self.lab.scale))?;
             let (at, before) = (clock::now(), self.place.cpu_time());
             let answered = self.load(&front, kind, length(self.lab.scale))?;
             let used = self.place.cpu_time().saturating_sub(before).as_secs_f64();

@@ -50,7 +50,9 @@ fn follow(client: &Client, mut since: u64, mut newest: u64, output: Output) -> R
         std::thread::sleep(LOOK);
         let events = match ask(client, newest, EVENTS_MAX) {
             // Another process counts from one.
-            Ok(events) if events.since != since => ask(client, 0, EVENTS_MAX),
+            Ok(events) if events.since != since || events.newest < newest => {
+                ask(client, 0, EVENTS_MAX)
+            }
             answer => answer,
         };
         match events {
