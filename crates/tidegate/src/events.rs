@@ -13,7 +13,7 @@
 //! time of the first, so a node that goes in and out has two events however often it does. Orders stay apart. The log on
 //! standard error has each time.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tidegate_remote::clock;
@@ -223,14 +223,17 @@ impl EventLog {
         (!events.is_empty()).then(|| (events, std::mem::take(&mut kept.missed)))
     }
 
-    /// Nodes that were ejected several times, the last time a moment ago.
+    /// Nodes that were ejected several times for the same cause, the last time a moment ago: of each the cause that it was last.
     pub(crate) fn unsteady(&self) -> Vec<EventModel> {
         let now = clock::unix().as_secs_f64();
         let kept = self.kept();
         let is_unsteady = |it: &&EventModel| {
             it.kind == "ejected" && it.times >= UNSTEADY && now - it.at_seconds <= UNSTEADY_FOR
         };
-        kept.events.iter().filter(is_unsteady).cloned().collect()
+        let mut seen = HashSet::new();
+        let newest_first = kept.events.iter().rev().filter(is_unsteady);
+        let of_nodes = newest_first.filter(|it| seen.insert((&it.site, &it.node)));
+        of_nodes.cloned().collect()
     }
 
     /// Up to which number the webhook has taken them.

@@ -539,6 +539,7 @@ mod tests {
             let about = crate::events::About::node(node, "shop");
             log.add("ejected", about, "it fails");
         };
+        (0..3).for_each(|_| log.add("ejected", crate::events::About::node("n1", "shop"), "slow"));
         (0..4).for_each(|_| eject("n1"));
         (0..2).for_each(|_| eject("n2"));
         let said = headline(&calm_status(), &[], &log.unsteady());
