@@ -458,7 +458,8 @@ impl ClientConnection {
     pub(crate) fn await_node(&self) {
         if self.clients.get().is_none() {
             let base = &self.base;
-            let left = self.due.get().saturating_sub(base.tick());
+            // As `due` adds one: a wait shorter than a tick gives the client nothing.
+            let left = self.due.get().saturating_sub(base.tick() + 1);
             self.clients.set(Some(left.min(self.ticks().body_idle)));
             let due = base.due(self.ticks().body_idle);
             self.due.set(due.min(self.ends.get()));
