@@ -4,9 +4,11 @@
 //! ```text
 //! r, u, q   mean run queue, busy CPUs and accept queue, as the record's integrals tell
 //! n, X      our requests at work there, and how many end per second; what rests does not count
-//! e         time that a request spends off the run queue: n - r over X while the CPUs have time (1 s);
-//!           nothing before that was seen for half a second
-//! h         tasks of others on the run queue: r - (n - 0.9 e X), found in 0.5 s and forgotten in 5 s,
+//! e         time that a request spends off the run queue: n - r over X while the CPUs have time and r is no
+//!           more than they are (1 s); nothing before that was seen for half a second, and of 8 requests
+//! k         tasks beyond requests at work: r - (n - 0.9 e X)
+//! o         requests that are taken to rest since their answer is overdue
+//! h         tasks of others on the run queue: k - min(k, o) * min(1, k / o), found in 0.5 s and forgotten in 5 s,
 //!           and no more than r (means of 100 ms)
 //! w         = max(0, r - h - u) * min(1, n / (r - h)) + q     requests that wait for others of ours
 //! useful    = n - w                                what the server is at work on
@@ -37,6 +39,11 @@
 //! one, it is only served less. So what others' tasks do to the run queue is not ours, and with so
 //! many of ours as are nine to one of theirs the site has nine tenths of the CPUs, which is all it can
 //! get. Not more than a quarter of the SLO's worth: beyond that its answers would come late.
+//!
+//! A request without an answer may wait for something that takes no CPU (a long poll), or compute for longer than the SLO. Which of them,
+//! no record says. Where others' answers come promptly no request waits unseen for its turn, so if these compute, all of them are on the run queue: the
+//! fewer tasks there are for them, the less likely is it that any is theirs. What is theirs is neither others' work, which
+//! would leave the limit without a bound, nor holds room.
 //!
 //! Failure case: requests that are many tasks each look like tasks of others; a server that queues by itself, unseen (an event loop, a pool that accepts all):
 //! then all in flight look useful and the bound grows with them; [`super::control`] caps it by
@@ -81,6 +88,8 @@ const AGAINST_OTHERS: f64 = 9.0;
 const OTHERS_MIN: f64 = 0.5;
 /// Time constant of the time that a request is elsewhere, seconds, and the part of it that is relied upon.
 const TAU_ELSEWHERE: f64 = 1.0;
+/// Requests of that second from which on their time is known.
+const ELSEWHERE_LEAST: f64 = 8.0;
 const SURELY: f64 = 0.9;
 /// Answers come well within the SLO below this part of half of it.
 const WELL_WITHIN: f64 = 0.5;
@@ -108,6 +117,8 @@ pub(super) struct ServerSeen {
     pub(super) little: f64,
     /// Slots that front-ends hold for requests to come.
     pub(super) empty: f64,
+    /// Requests that are taken to rest since their answer is overdue.
+    pub(super) unanswered: f64,
     /// Whether it is too old to act upon at once.
     pub(super) stale: bool,
 }
@@ -143,6 +154,7 @@ pub(super) struct Bound {
     /// The run queue and our requests over a longer time.
     run_queue: Ewma,
     present: Ewma,
+    unanswered: Ewma,
     /// Tasks of others.
     others: f64,
     /// Time of requests off the run queue and requests that ended, fading, while the CPUs had time.
@@ -165,6 +177,7 @@ impl Bound {
             empty: Ewma::new(BOUND_TAU_S),
             run_queue: Ewma::new(TAU_OTHERS),
             present: Ewma::new(TAU_OTHERS),
+            unanswered: Ewma::new(TAU_OTHERS),
             others: 0.0,
             elsewhere: 0.0,
             elsewhere_ended: 0.0,
@@ -245,21 +258,26 @@ impl Bound {
     fn follow_others(&mut self, seen: &ServerSeen) {
         self.run_queue.add(seen.run_queue, seen.dt);
         self.present.add(seen.in_flight, seen.dt);
+        self.unanswered.add(seen.unanswered, seen.dt);
         self.rate.add(seen.ended / seen.dt, seen.dt);
         let (present, most) = (self.present.value(), self.run_queue.value());
-        if self.busy.value() < CPU_SPARE_SHARE * seen.capacity {
+        // CPU time that comes in slices is not used now and then though tasks wait for it.
+        let none_waits = most <= seen.capacity.max(1.0);
+        if self.busy.value() < CPU_SPARE_SHARE * seen.capacity && none_waits {
             let kept = 1.0 - weight(seen.dt, TAU_ELSEWHERE);
             let elsewhere = present - most;
             self.elsewhere = self.elsewhere * kept + elsewhere * seen.dt;
             self.elsewhere_ended = self.elsewhere_ended * kept + self.rate.value() * seen.dt;
             self.calm = self.calm * kept + seen.dt;
         }
-        let each = match self.calm > TAU_ELSEWHERE / 2.0 && self.elsewhere_ended > 0.0 {
+        let known = self.elsewhere_ended >= ELSEWHERE_LEAST;
+        let each = match self.calm > TAU_ELSEWHERE / 2.0 && known {
             true => self.elsewhere.max(0.0) / self.elsewhere_ended,
             false => 0.0,
         };
         let ours = present - SURELY * each * self.rate.value();
-        let least = (most - ours.max(0.0)).max(0.0);
+        let beyond = (most - ours.max(0.0)).max(0.0);
+        let least = beyond - unanswered_tasks(beyond, self.unanswered.value());
         let tau = match least > self.others {
             true => TAU_FIND,
             false => TAU_FORGET,
@@ -270,7 +288,7 @@ impl Bound {
 
     /// Whether requests fill the CPUs, be there others or not.
     pub(super) fn fills(&self, part: f64, capacity: f64) -> bool {
-        self.busy.value() - self.others > part * capacity
+        self.busy_with_ours() > part * capacity
     }
 
     /// Lowers it to what Little's law allows, but not below the floor.
@@ -305,6 +323,14 @@ impl Bound {
         let well = self.in_flight.value() < WELL_WITHIN * seen.little;
         let unhurt = pressure.unhurt && self.has_time(seen.capacity);
         full || swift || well || unhurt || pressure.inherently_long
+    }
+}
+
+/// How many of so many tasks beyond requests at work are requests that are taken to rest, at the most likely.
+fn unanswered_tasks(beyond: f64, unanswered: f64) -> f64 {
+    match unanswered > 0.0 {
+        true => beyond.min(unanswered) * (beyond / unanswered).min(1.0),
+        false => 0.0,
     }
 }
 
@@ -346,6 +372,7 @@ mod tests {
             ended: 0.0,
             little: 0.0,
             empty: 0.0,
+            unanswered: 0.0,
             stale: false,
         }
     }
@@ -520,6 +547,52 @@ mod tests {
         assert!(others(0.0, 0.0, 500) < 0.05, "nobody");
     }
 
+    /// What is found of others on four CPUs, with so many requests at work, so many that rest without an answer, and a run queue.
+    fn others_beside(n: f64, unanswered: f64, run_queue: f64) -> f64 {
+        let mut bound = Bound::new(CPUS);
+        let seen = ServerSeen {
+            run_queue,
+            busy: CPUS,
+            unanswered,
+            ..seen(n, 0.0)
+        };
+        (0..4000).for_each(|_| bound.on_record(&seen, &pressure(false)));
+        bound.others
+    }
+
+    #[test]
+    fn requests_without_an_answer_are_taken_for_tasks_where_there_are_as_many() {
+        let beyond = |unanswered| others_beside(6.0, unanswered, 106.0);
+        assert!((beyond(0.0) - 100.0).abs() < 1.0, "hogs");
+        // They came, none was answered, and the run queue has grown by as many.
+        for unanswered in [100.0, 120.0, 300.0] {
+            assert!(beyond(unanswered) < 70.0, "{}", beyond(unanswered));
+        }
+        assert!(beyond(100.0) < 1.0, "{}", beyond(100.0));
+        assert!((beyond(40.0) - 60.0).abs() < 1.0, "{}", beyond(40.0));
+        // Long polls beside four hogs.
+        let hogs = others_beside(1.0, 30.0, 5.0);
+        assert!(hogs > 3.3, "{hogs}");
+    }
+
+    #[test]
+    fn requests_that_compute_for_longer_than_the_slo_are_no_hogs_to_outnumber() {
+        // Against sixty hogs a hundred more are let in; not against sixty requests that rest and compute.
+        let limit = |unanswered| {
+            after(Bound::new(CPUS), 3000, |bound| {
+                let n = bound.limit();
+                ServerSeen {
+                    run_queue: n + 60.0,
+                    little: 200.0,
+                    unanswered,
+                    ..seen(n, 1.0)
+                }
+            })
+        };
+        assert!(limit(60.0) < 6.0, "{}", limit(60.0));
+        assert!(limit(0.0) > 40.0, "{}", limit(0.0));
+    }
+
     /// Three quarters of a site's requests begin to take long by themselves; what was quick still is.
     #[test]
     fn requests_that_are_slow_by_themselves_get_room_while_the_cpus_have_time() {
@@ -549,5 +622,59 @@ mod tests {
             bound.on_record(&seen(2.0, 1.0), &pressure(false));
         }
         assert_eq!(bound.limit(), 30.0);
+    }
+
+    /// A quarter of a CPU, given in slices each 10 ms, and a pool of 32 workers behind a socket that takes all: so many at
+    /// work in the end, of requests of 4 ms of CPU that come twice as fast as they can be served, and of so many at first.
+    fn pool_with_a_quota(first: f64) -> f64 {
+        let (capacity, cost) = (0.25, 0.004);
+        let mut bound = Bound::new(capacity);
+        let mut rate = Ewma::new(0.15);
+        let mut used = [0.0; 10];
+        let (mut n, mut served): (f64, f64) = (first, 0.0);
+        for millis in 0_usize..20_000 {
+            let at = millis % 10;
+            // The slice is used up after 2.5 ms, where there is something to do.
+            let slice = [1.0, 1.0, 0.5].get(at).copied().unwrap_or(0.0);
+            used[at] = f64::min(slice * 0.001, n * cost);
+            served += used[at] / cost;
+            let ended = served.floor();
+            served -= ended;
+            n = (n - ended).max(0.0);
+            let wanted = n + 125.0 * 0.001;
+            let binds = wanted > bound.limit() || n >= 0.9 * bound.limit();
+            n = wanted.min(bound.limit().max(n));
+            rate.add(ended / 0.001, 0.001);
+            let little = rate.value() * 0.25;
+            // What is seen of the CPUs is of windows that begin anywhere, and nginx takes its part.
+            let busy = used.iter().sum::<f64>() / 0.01 * [1.0, 0.6, 0.4, 0.9][millis / 30 % 4];
+            let seen = ServerSeen {
+                capacity,
+                run_queue: n.min(32.0) + f64::from(u8::from(millis % 7 < 3)),
+                busy,
+                ended,
+                little,
+                ..seen(n, 0.0)
+            };
+            let pressure = Pressure {
+                base: None,
+                residence: 0.016,
+                slo: 0.5,
+                ..pressure(binds)
+            };
+            bound.on_record(&seen, &pressure);
+            if n > little && little > 0.0 && binds && bound.fills(0.9, capacity) {
+                bound.cap(little, capacity);
+            }
+        }
+        n
+    }
+
+    #[test]
+    fn a_part_of_a_cpu_in_slices_is_not_taken_for_one_that_has_time() {
+        for first in [2.0, 20.0, 60.0, 300.0] {
+            let at_work = pool_with_a_quota(first);
+            assert!(at_work < 12.0, "{at_work} of {first} at first");
+        }
     }
 }

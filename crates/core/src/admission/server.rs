@@ -117,6 +117,8 @@ struct Present {
     /// Slots that are held without a request.
     empty: f64,
     resting: f64,
+    /// Those of them that have no answer yet.
+    unanswered: f64,
     /// As many as Little's law gives half the SLO.
     little: f64,
 }
@@ -208,10 +210,15 @@ impl Server {
                 let slow = little > 0.0 && all > little;
                 self.ended_since += all_ended;
                 let resting = table.resting(self.node) as f64 / share;
+                let unanswered = match self.overdue_rest {
+                    true => table.unanswered(self.node) as f64 / share,
+                    false => 0.0,
+                };
                 let present = Present {
                     in_flight: all + throttled,
                     empty,
                     resting,
+                    unanswered,
                     little: little + throttled,
                 };
                 let bound = self.by_record(&load, dt, &present, age, pressure);
@@ -254,18 +261,22 @@ impl Server {
     }
 
     /// Whether requests whose answer is overdue wait for something that takes no CPU's time here: they
-    /// do while most others are answered promptly, or as fast as with room.
+    /// do while most others are answered promptly, or as fast as with room and the CPUs are not full of ours.
     fn judge_overdue(&mut self, table: &LoadTable, dt: f64, pressure: &Pressure) {
         let (before, outcomes) = (self.outcomes, table.outcomes(self.node));
         self.outcomes = outcomes;
         let kept = 1.0 - weight(dt, TAU_OVERDUE);
         let answered = outcomes.successes.saturating_sub(before.successes);
         self.answered = self.answered * kept + answered as f64;
-        self.ln_time = self.ln_time * kept + (outcomes.sum_ln - before.sum_ln).max(0.0);
+        let took = outcomes.sum_ln_latency - before.sum_ln_latency;
+        self.ln_time = self.ln_time * kept + took.max(0.0);
         // The sum is of nanoseconds; a mean of logarithms is that of the many.
         let prompt = self.ln_time <= self.answered * (PROMPT * pressure.slo * 1e9).ln();
         let overdue = table.unanswered(self.node) > 0;
-        let rest = overdue && (prompt || pressure.unhurt) && self.answered >= 1.0;
+        // Where ours fill the CPUs, what has no answer waits for them; how long a kind takes then is no measure of that, since
+        // it may never have been seen with room.
+        let full = (self.bound.as_ref()).is_some_and(|it| it.fills(CPU_FULL_SHARE, self.capacity));
+        let rest = overdue && (prompt || pressure.unhurt && !full) && self.answered >= 1.0;
         if rest != self.overdue_rest {
             self.overdue_rest = rest;
             table.believe_unanswered(self.node, rest);
@@ -327,6 +338,7 @@ impl Server {
                 ended: std::mem::take(&mut self.ended_since),
                 little: present.little,
                 empty: present.empty,
+                unanswered: present.unanswered,
                 stale: age == Age::Old,
                 ..seen(load, all)
             };
@@ -379,6 +391,7 @@ fn seen(load: &NodeLoad, in_flight: f64) -> ServerSeen {
         ended: 0.0,
         little: 0.0,
         empty: 0.0,
+        unanswered: 0.0,
         stale: false,
     }
 }
@@ -408,6 +421,42 @@ mod tests {
         table.believe_unanswered(node, false);
         assert_eq!(server.note_done(&table), 0.0);
         assert_eq!(server.done, 4);
+    }
+
+    /// Fifty requests a second that are answered after so many milliseconds, and three that are not answered at all, at a server
+    /// whose tasks are thirty to a CPU: whether the three are taken to rest.
+    fn rests_beside(answered_after: usize) -> bool {
+        let (node, table) = (NodeId(0), LoadTable::new(1, 1));
+        let mut server = Server::new(node, &table);
+        let pressure = Pressure {
+            binds: true,
+            residence: 0.0,
+            base: None,
+            inherently_long: false,
+            unhurt: false,
+            slo: 0.5,
+            without_records: WithoutRecords::Limit,
+        };
+        (0..3).for_each(|_| _ = table.dispatch(node, None));
+        (0..3).for_each(|_| table.begin_rest(node, RestKind::Unanswered));
+        for millis in (0..4000).step_by(20) {
+            table.dispatch(node, None);
+            if millis >= answered_after {
+                table.complete(node, None);
+                let latency = Duration::from_millis(answered_after as u64);
+                table.succeeded(node, latency, 30.0);
+            }
+            server.judge_overdue(&table, 0.02, &pressure);
+        }
+        server.overdue_rest
+    }
+
+    #[test]
+    fn what_waits_for_an_answer_rests_where_the_others_have_theirs_soon_and_not_where_all_wait() {
+        assert!(rests_beside(20));
+        assert!(rests_beside(100));
+        assert!(!rests_beside(300), "a crowded server answers none promptly");
+        assert!(!rests_beside(1000));
     }
 
     #[test]

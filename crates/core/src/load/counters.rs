@@ -56,6 +56,16 @@ impl Counters {
                 .then_some(record.context_switches),
         }
     }
+
+    /// Used share of the CPUs since an earlier read, 0 to 1; none where they have begun anew, were not measured, or no time has
+    /// passed. Clock and counter are not read at the same moment, so a full node may seem more than full.
+    pub fn cpu_since(&self, earlier: &Self) -> Option<f32> {
+        let passed = self.at.nanos().checked_sub(earlier.at.nanos());
+        let passed = passed.filter(|ns| *ns > 0 && self.generation == earlier.generation)? as f64;
+        let used = self.busy_ns?.checked_sub(earlier.busy_ns?)? as f64;
+        let share = used / passed / f64::from(self.cores);
+        share.is_finite().then(|| share.clamp(0.0, 1.0) as f32)
+    }
 }
 
 /// Where they lie.
@@ -190,6 +200,35 @@ mod tests {
         let counters = Counters::of_record(&nothing, Timestamp::from_nanos(7), 2.0);
         slot.store(&counters);
         assert_eq!(slot.load().unwrap().busy_ns, None);
+    }
+
+    #[test]
+    fn two_reads_give_the_share_of_the_cpus_between() {
+        let at = |ms: u64, busy_ms: u64| Counters {
+            at: Timestamp::from_nanos(ms * 1_000_000),
+            generation: 1,
+            cores: 0.5,
+            busy_ns: Some(busy_ms * 1_000_000),
+            fine: true,
+            disk_ns: None,
+            network: None,
+            context_switches: None,
+        };
+        let earlier = at(1000, 700);
+        assert_eq!(at(2000, 800).cpu_since(&earlier), Some(0.2));
+        assert_eq!(at(2000, 700).cpu_since(&earlier), Some(0.0));
+        assert_eq!(at(2000, 1300).cpu_since(&earlier), Some(1.0));
+        assert_eq!(earlier.cpu_since(&earlier), None, "no time has passed");
+        assert_eq!(at(900, 800).cpu_since(&earlier), None);
+        assert_eq!(at(2000, 600).cpu_since(&earlier), None, "the counter fell");
+        let other = |change: fn(&mut Counters)| {
+            let mut other = at(2000, 800);
+            change(&mut other);
+            other.cpu_since(&earlier)
+        };
+        assert_eq!(other(|it| it.generation = 2), None);
+        assert_eq!(other(|it| it.busy_ns = None), None);
+        assert_eq!(other(|it| it.cores = 0.0), None);
     }
 
     #[test]

@@ -44,7 +44,9 @@ pub struct Outcomes {
     pub heads: u32,
     /// Sum of ln(y / 1 ns), with y = latency / slowdown expected at dispatch; successes only.
     pub sum_ln: f64,
-    /// Sum of the squares of the same.
+    /// Sum of ln(latency / 1 ns): how long answers took, whatever was expected.
+    pub sum_ln_latency: f64,
+    /// Sum of the squares of `sum_ln`'s.
     pub sum_ln_squared: f64,
     /// Sum of y, seconds.
     pub sum_seconds: f64,
@@ -118,6 +120,8 @@ pub struct LoadTable {
     ramps: Places<AtomicU64>,
     /// By node: by how much its neighbours relieve it, less than 1, as the bits of a number; 0: they do not.
     reliefs: Places<AtomicU64>,
+    /// Sum of the logarithms of the slowdowns with which answers were expected; the line of outcomes is full.
+    stretches: Places<AtomicU64>,
     accounts: Accounts,
     groups: Places<GroupSlot>,
     /// By node: see [`most`].
@@ -185,6 +189,7 @@ impl LoadTable {
             steady: Places::new(nodes, AtomicU64::default),
             ramps: Places::new(nodes, AtomicU64::default),
             reliefs: Places::new(nodes, AtomicU64::default),
+            stretches: Places::new(nodes, AtomicU64::default),
             accounts: Accounts::new(nodes, sites),
             groups: Places::new(0, GroupSlot::default),
             most: Places::new(nodes, AtomicU64::default),
@@ -204,6 +209,7 @@ impl LoadTable {
         self.ramps.reserve(nodes);
         self.reliefs.reserve(nodes);
         self.most.reserve(nodes);
+        self.stretches.reserve(nodes);
         self.sites.reserve(sites);
         self.kinds.reserve(sites);
         self.accounts.reserve(nodes, sites);
@@ -452,6 +458,10 @@ impl LoadTable {
             .sum_ln_squared
             .fetch_add((ln * ln * LN_SCALE) as u64, Ordering::Relaxed);
         ended.sum_nanos.fetch_add(service as u64, Ordering::Relaxed);
+        if slowdown > 1.0 {
+            let stretch = (f64::from(slowdown).ln() * LN_SCALE) as u64;
+            self.stretches[node.index()].fetch_add(stretch, Ordering::Relaxed);
+        }
     }
 
     /// The head of an answer has come, and its body follows.
@@ -509,13 +519,16 @@ impl LoadTable {
         let ended = &self.slot(node).ended;
         let read = |word: &AtomicU64| word.load(Ordering::Relaxed);
         let (streak, unreachable) = ended.streaks();
+        let sum_ln = read(&ended.sum_ln) as f64 / LN_SCALE;
+        let stretch = read(&self.stretches[node.index()]) as f64 / LN_SCALE;
         Outcomes {
             successes: read(&ended.successes),
             failures: read(&ended.failures),
             streak,
             unreachable,
             heads: ended.heads.load(Ordering::Relaxed),
-            sum_ln: read(&ended.sum_ln) as f64 / LN_SCALE,
+            sum_ln,
+            sum_ln_latency: sum_ln + stretch,
             sum_ln_squared: read(&ended.sum_ln_squared) as f64 / LN_SCALE,
             sum_seconds: read(&ended.sum_nanos) as f64 * 1e-9,
         }
