@@ -1,9 +1,19 @@
 #!/usr/bin/env bash
 # Runs programs under another kernel of Debian's, in an emulated machine.
-# usage: scripts/kernel-vm.sh 6.1|6.12 PROGRAM [ARGUMENT...]
+# usage: scripts/kernel-vm.sh [--rdma] 6.1|6.12 PROGRAM [ARGUMENT...]
+# The program has those variables of the environment that begin with TIDEGATE_ and have plain values.
 # Ends with the program's exit code; with 77 and a reason if the machine cannot be had here.
+# --rdma: the machine has an RDMA device without a card, rxe0 on its loopback interface, and the library to use it.
+# Take 6.1 for that: later kernels carry RDMA out in a queue of work that starves under load.
 set -euo pipefail
+PATH=$PATH:/usr/sbin:/sbin
 
+flavour=cloud-amd64 rdma=
+if [ "$1" = --rdma ]; then
+  # The kernels for clouds have no RDMA without a card.
+  flavour=amd64 rdma=yes
+  shift
+fi
 series=$1
 program=$(readlink -f "$2")
 shift 2
@@ -13,23 +23,52 @@ limit=${LIMIT:-240}
 
 cannot() { echo "kernel-vm: $*" >&2; exit 77; }
 
-for tool in qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio dpkg-deb:dpkg ldd:libc-bin; do
+needed=(qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio dpkg-deb:dpkg ldd:libc-bin)
+[ -z "$rdma" ] || needed+=(rdma:iproute2 tc:iproute2 modprobe:kmod)
+for tool in "${needed[@]}"; do
   command -v "${tool%%:*}" >/dev/null || cannot "${tool%%:*} is missing, of ${tool#*:}"
 done
 [ "$(uname -m)" = x86_64 ] || cannot "the kernels are for x86_64"
 
+verbs=/usr/lib/x86_64-linux-gnu
+driver=
+if [ -n "$rdma" ]; then
+  [ -e "$verbs/libibverbs.so.1" ] || cannot "libibverbs.so.1 is missing, of libibverbs1"
+  driver=$(find "$verbs/libibverbs" -name 'librxe-rdmav*.so' 2>/dev/null | head -1)
+  [ -n "$driver" ] || cannot "librxe is missing, of ibverbs-providers"
+fi
+
+# Keeps the modules of RDMA without a card and of bad networks, numbered in the order in which they are loaded. The
+# checksum that rxe asks for is not among those that it is known to need.
+rdma_modules() {
+  local release number=10 file
+  release=$(ls "$1/lib/modules")
+  depmod --basedir "$1" "$release"
+  for module in crc32_generic rdma_rxe sch_netem; do
+    modprobe --dirname "$1" --set-version "$release" --show-depends "$module"
+  done | awk '$1 == "insmod" && !seen[$2]++ {print $2}' >"$1/order"
+  while read -r file; do
+    cp "$file" "$kernel/rdma-$number-$(basename "$file")"
+    number=$((number + 1))
+  done <"$1/order"
+}
+
 # The newest kernel of the series, unpacked and never installed. Packages are named 6.1.0-50 and
-# 6.12.117+deb12.
-package=$(apt-cache search --names-only "^linux-image-${series//./\\.}\\.[0-9].*cloud-amd64\$" | cut -d' ' -f1 | sort -V | tail -1)
+# 6.12.117+deb12, with the flavour behind.
+package=$(apt-cache search --names-only "^linux-image-${series//./\\.}\\.[0-9][^-]*(-[0-9]+)?-$flavour\$" | cut -d' ' -f1 | sort -V | tail -1)
 [ -n "$package" ] || cannot "no package of Linux $series is known here (apt-get update?)"
 kernel=$cache/$package
-if [ ! -e "$kernel/vmlinuz" ]; then
+# One that was unpacked by an older version of this script lacks what was added.
+lacks=
+[ -z "$rdma" ] || compgen -G "$kernel/rdma-*-sch_netem.ko*" >/dev/null || lacks=yes
+if [ -n "$lacks" ] || [ ! -e "$kernel/vmlinuz" ]; then
   fresh=$(mktemp -d)
   chmod 755 "$fresh"
   (cd "$fresh" && apt-get download -qq "$package" >/dev/null 2>&1) || cannot "$package cannot be fetched"
   dpkg-deb --extract "$fresh"/*.deb "$fresh/tree"
   mkdir -p "$kernel"
   find "$fresh/tree" -name 'veth.ko*' -exec cp {} "$kernel/" \;
+  [ -z "$rdma" ] || rdma_modules "$fresh/tree"
   cp "$fresh"/tree/boot/vmlinuz-* "$kernel/vmlinuz.new"
   mv "$kernel/vmlinuz.new" "$kernel/vmlinuz"
   rm -rf "$fresh"
@@ -44,21 +83,37 @@ cp "$program" "$root/program"
 tools=()
 ip=$(command -v ip || true)
 [ -z "$ip" ] || { cp -L "$ip" "$root/bin/ip"; tools+=("$ip"); }
+if [ -n "$rdma" ]; then
+  for tool in rdma tc; do
+    cp -L "$(command -v "$tool")" "$root/bin/$tool"
+    tools+=("$(command -v "$tool")")
+  done
+  # Loaded by the program while it runs, each by its name.
+  for loaded in "$verbs/libibverbs.so.1" "$driver"; do
+    mkdir -p "$root$(dirname "$loaded")"
+    cp -L "$loaded" "$root$loaded"
+    tools+=("$loaded")
+  done
+  mkdir -p "$root/etc/libibverbs.d"
+  echo "driver rxe" >"$root/etc/libibverbs.d/rxe.driver"
+fi
 ldd "$program" ${tools[@]+"${tools[@]}"} | awk '/=> \//{print $3} /^[ \t]*\/lib/{print $1}' | sort -u | while read -r library; do
   mkdir -p "$root$(dirname "$library")"
   cp -L "$library" "$root$library"
 done
-for module in "$kernel"/veth.ko*; do
+for module in "$kernel"/rdma-*.ko* "$kernel"/veth.ko*; do
   case $module in
     *.xz) xz -dc "$module" >"$root/modules/$(basename "${module%.xz}")" ;;
     *.ko) cp "$module" "$root/modules/" ;;
   esac
 done
-printf '%s\n' "$@" >"$root/arguments"
+[ $# -eq 0 ] || printf '%s\n' "$@" >"$root/arguments"
+export -p | grep '^declare -x TIDEGATE_[A-Z_]*="[A-Za-z0-9_.-]*"$' | sed 's/^declare -x/export/' >"$root/environment" || true
 cat >"$root/init" <<'INIT'
 #!/bin/busybox sh
 /bin/busybox --install -s /bin
-export PATH=/bin
+export PATH=/bin TIDEGATE_EMULATED=1
+. /environment
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
@@ -70,8 +125,14 @@ mkdir -p /dev/shm /run/netns
 mount -t tmpfs shm /dev/shm
 for module in /modules/*.ko; do [ ! -e "$module" ] || insmod "$module"; done
 ip link set lo up 2>/dev/null
+if [ -e /bin/rdma ]; then
+  ulimit -l unlimited
+  /bin/rdma link add rxe0 type rxe netdev lo || echo "kernel-vm: no RDMA device"
+fi
 echo "kernel-vm: Linux $(uname -r)"
-xargs -a /arguments /program
+set --
+[ ! -e /arguments ] || while read -r argument; do set -- "$@" "$argument"; done </arguments
+/program "$@"
 code=$?
 echo "kernel-vm: exit code $code"
 poweroff -f
@@ -81,8 +142,9 @@ chmod +x "$root/init"
 trap 'rm -rf "$root" "$root.cpio" "$root.log"' EXIT
 
 # One thread for both CPUs: with one each, the emulator may run code that the other CPU has just
-# patched away (tracepoints come and go in these tests), which no machine does: "Oops: int3".
-timeout "$limit" qemu-system-x86_64 -machine q35 -accel tcg,thread=single -cpu max -smp 2 -m 1024 \
+# patched away (tracepoints come and go in these tests), which no machine does: "Oops: int3". But then one CPU that always
+# has work holds up the other for milliseconds: THREADS=multi is for what measures that, and attaches little.
+timeout "$limit" qemu-system-x86_64 -machine q35 -accel "tcg,thread=${THREADS:-single}" -cpu max -smp 2 -m 1024 \
   -nodefaults -no-user-config -display none -no-reboot -serial stdio \
   -kernel "$kernel/vmlinuz" -initrd "$root.cpio" \
   -append "console=ttyS0 quiet panic=-1 no_timer_check mitigations=off random.trust_cpu=on" \

@@ -6,12 +6,12 @@
 //!    header.
 //! 3. The same header made with a key (the work of its holder) is accepted if the number of lines goes with
 //!    the verb, comes back as it was, and means nothing to another key, nor to the same bytes of another node.
-//! 4. A header or a line with one bit changed is not accepted.
+//! 4. A header, a line or an offer to connect with one bit changed is not accepted.
 
 use tidegate_core::record::{LINE_BYTES, LINES_MAX, LoadRecord};
 use tidegate_remote::udp::Key;
 use tidegate_remote::udp::wire::{
-    DropReason, HEADER_BYTES, Reply, Request, Status, Verb, message_bytes,
+    CONNECT_LINES, DropReason, HEADER_BYTES, Reply, Request, Status, Verb, message_bytes,
 };
 
 /// Bytes of the keys.
@@ -30,9 +30,9 @@ pub(crate) fn check(bytes: &[u8]) {
     assert!(request.is_err() || reply.is_err());
     if let Ok((request, place)) = request {
         assert_eq!(bytes.len(), message_bytes(request.lines));
-        let mut anew = [0; HEADER_BYTES];
-        request.encode(&keys[place], &mut anew);
-        assert_eq!(bytes[..HEADER_BYTES], anew);
+        let mut anew = bytes.to_vec();
+        request.encode_message(&keys[place], &mut anew);
+        assert_eq!(bytes, anew);
     }
     if let Ok(reply) = reply {
         for key in &keys {
@@ -66,10 +66,7 @@ fn keyed_request(header: &[u8; HEADER_BYTES], keys: &[Key; 2]) {
     };
     let mut message = vec![0; message_bytes(request.lines)];
     for (place, key) in keys.iter().enumerate() {
-        let Some(start) = message.first_chunk_mut() else {
-            unreachable!("a message has a header");
-        };
-        request.encode(key, start);
+        request.encode_message(key, &mut message);
         let decoded = Request::decode(&message, keys);
         if goes_with(request.verb, request.lines) {
             assert_eq!(decoded, Ok((request, place)));
@@ -79,7 +76,12 @@ fn keyed_request(header: &[u8; HEADER_BYTES], keys: &[Key; 2]) {
         let others = &keys[1 - place..][..1];
         assert!(Request::decode(&message, others).is_err());
         let mut changed = message.clone();
-        flip(&mut changed[..HEADER_BYTES], word(header, 56));
+        // Padding means nothing.
+        let signed = match request.verb {
+            Verb::Connect => message.len(),
+            Verb::Read | Verb::CompareAndSwap | Verb::FetchAndAdd => HEADER_BYTES,
+        };
+        flip(&mut changed[..signed], word(header, 56));
         assert!(Request::decode(&changed, keys).is_err());
     }
 }
@@ -87,10 +89,9 @@ fn keyed_request(header: &[u8; HEADER_BYTES], keys: &[Key; 2]) {
 fn keyed_reply(header: &[u8; HEADER_BYTES], rest: &[u8], keys: &[Key; 2]) {
     let lines = (rest.len() / LINE_BYTES).min(LINES_MAX) as u8;
     let reply = Reply {
-        verb: if lines == 0 {
-            verb(header[5])
-        } else {
-            Verb::Read
+        verb: match lines {
+            0 | CONNECT_LINES => verb(header[5]),
+            _ => Verb::Read,
         },
         lines,
         status: status(header[7]),
@@ -131,14 +132,16 @@ fn goes_with(verb: Verb, lines: u8) -> bool {
     match verb {
         Verb::Read => (1..=LINES_MAX).contains(&lines.into()),
         Verb::CompareAndSwap | Verb::FetchAndAdd => lines == 0,
+        Verb::Connect => lines == CONNECT_LINES,
     }
 }
 
 fn verb(number: u8) -> Verb {
-    match number % 3 {
+    match number % 4 {
         0 => Verb::FetchAndAdd,
         1 => Verb::Read,
-        _ => Verb::CompareAndSwap,
+        2 => Verb::CompareAndSwap,
+        _ => Verb::Connect,
     }
 }
 
@@ -154,6 +157,10 @@ fn status(number: u8) -> Status {
         Status::Torn,
         Status::TooOld,
         Status::TooNew,
+        Status::NoDevice,
+        Status::NoQueuePair,
+        Status::WordsElsewhere,
+        Status::BadOffer,
     ];
     let place = usize::from(number);
     known.get(place).copied().unwrap_or(Status::Other(number))

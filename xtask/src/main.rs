@@ -13,9 +13,11 @@ mod instructions;
 mod kernels;
 mod kubernetes;
 mod left;
+mod machine;
 mod mib;
 mod model;
 mod npm;
+mod rdma;
 mod skips;
 mod test;
 mod web;
@@ -37,6 +39,7 @@ usage: cargo xtask COMMAND
               look at the pages in a browser, in front of a server that stands in for a front-end
   mib         whether smilint has nothing to say about TIDEGATE-MIB
   kernels     test the kernel's programs under Debian's other kernels, in emulated machines
+  rdma        test the transport over RDMA in an emulated machine, whose kernel plays the card
   kubernetes  build a real kube-apiserver for the tests of discovery, once, into the cache folder
   model       check the protocol of moves within large bounds: some minutes, and some GB of memory
   instructions [--record|--compare]
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         ["web", "--browser"] => web::browser(&root()).map(Outcome::said),
         ["mib"] => mib::check(&root()).map(Outcome::said),
         ["kernels"] => kernels::check(&root()).map(Outcome::said),
+        ["rdma"] => rdma::check(&root()).map(Outcome::said),
         ["kubernetes"] => kubernetes::run(&root()),
         ["model"] => model::run(&root()),
         ["instructions"] => instructions::check(&root()).map(Outcome::said),

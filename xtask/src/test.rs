@@ -140,6 +140,8 @@ pub(crate) fn run(root: &Path) -> Result<bool, String> {
     println!("== programs of the kernel");
     count.step("programs of the kernel", crate::bpf::check(root)?);
     count.step("other kernels", crate::kernels::check(root)?);
+    println!("== RDMA");
+    count.step("RDMA", crate::rdma::check(root)?);
     println!("== fuzz targets");
     count.step("fuzz targets", crate::fuzz::check(root)?);
     println!("== pages");

@@ -31,8 +31,9 @@ use tidegate_core::record::{LoadRecord, Sources};
 use tidegate_core::time::{Timestamp, nanos};
 use tidegate_remote::kernel::{KernelError, SlowHalf, show};
 use tidegate_remote::privilege::{self, CapabilitySet};
+use tidegate_remote::rdma::{RdmaDemand, RdmaNode};
 use tidegate_remote::realtime::{PRIORITY, RealtimeRefused, try_fifo};
-use tidegate_remote::udp::{Responder, ResponderOptions, ResponderStats};
+use tidegate_remote::udp::{Connect, Responder, ResponderOptions, ResponderStats};
 use tidegate_remote::{RegionError, RegionMemory, clock};
 
 use crate::config::{AgentConfig, INTERVAL_MAX, INTERVAL_MIN, MovesConfig, USER_RUNGS};
@@ -40,6 +41,7 @@ use crate::demand::{Demand, REST, WAKE_FROM};
 use crate::kernel::{Kernel, SLOW_INTERVAL};
 use crate::moves::{MovesError, MovesEvent, MovesWatch};
 use crate::privilege::{SAMPLING, looking_after};
+use crate::rdma;
 use crate::sampler::{CpuLines, Sampler, SamplerError, own_cpu_time};
 
 /// Longest sleep at once, so that an agent with a long interval stops soon.
@@ -188,6 +190,7 @@ pub struct AgentHandle {
     /// The rung without the kernel.
     user_rung: Rung,
     reasons: Vec<String>,
+    rdma_fault: Option<String>,
     interval: Duration,
     memory: Arc<RegionMemory>,
     moves: Option<MovesWatch>,
@@ -205,12 +208,15 @@ impl Agent {
         let shm = config.shm.as_deref();
         let memory = Arc::new(region(shm, &kernel)?);
         let slow = kernel.slow_half()?;
+        let rdma = rdma::serve(config, listen, &kernel, &memory);
+        let one_sided = rdma.node.as_ref().map(RdmaNode::demand);
         let options = ResponderOptions {
             realtime: config.wants_realtime(),
             realtime_share: config.realtime_share,
             allow: config.allow.clone(),
             before_read: kernel.before_read(&memory)?,
             atomics: kernel.atomics()?,
+            connect: rdma.node.map(|it| Box::new(it) as Box<dyn Connect>),
             ..ResponderOptions::new(listen, config.plain_keys())
         };
         let responder = Responder::spawn(Arc::clone(&memory), options)?;
@@ -219,6 +225,7 @@ impl Agent {
             // What the kernel does not answer is read where it is mapped.
             Kernel::Nothing => config.interval,
             _ if config.shm.is_some() => config.interval,
+            Kernel::Answers(_) if one_sided.is_some() => config.interval,
             Kernel::Answers(_) | Kernel::Publishes(_) => config.interval.max(SLOW_INTERVAL),
         };
         let rest = match kernel {
@@ -235,6 +242,7 @@ impl Agent {
             sampler,
             memory: Arc::clone(&memory),
             publishes: !matches!(kernel, Kernel::Publishes(_)),
+            one_sided,
             slow,
             shared: Arc::clone(&shared),
             realtime: config.wants_realtime(),
@@ -246,6 +254,7 @@ impl Agent {
         let on = kernel.rung().unwrap_or(user_rung);
         let address = responder.address();
         reasons.extend(explain(on, &sampling, &answers, address, shm));
+        reasons.extend(rdma.said);
         reasons.extend(config.moves.iter().flat_map(MovesConfig::describe));
         let moves = config.moves.clone();
         let moves = moves.map(|it| MovesWatch::spawn(it, Arc::clone(&memory)));
@@ -256,6 +265,7 @@ impl Agent {
             kernel,
             user_rung,
             reasons,
+            rdma_fault: rdma.fault,
             responder,
             interval: config.interval,
             memory,
@@ -296,6 +306,11 @@ impl AgentHandle {
     /// Where it answers.
     pub fn address(&self) -> SocketAddr {
         self.responder.address()
+    }
+
+    /// Why nothing is served over RDMA, if that is wanted.
+    pub fn rdma_fault(&self) -> Option<&str> {
+        self.rdma_fault.as_deref()
     }
 
     /// The region that it publishes in.
@@ -391,6 +406,7 @@ struct Sampling {
     sampler: Sampler,
     memory: Arc<RegionMemory>,
     publishes: bool,
+    one_sided: Option<RdmaDemand>,
     slow: Option<SlowHalf>,
     shared: Arc<Shared>,
     realtime: bool,
@@ -417,6 +433,7 @@ impl Sampling {
                     memory: &self.memory,
                     publishes: self.publishes,
                     demand: Demand::default(),
+                    one_sided: self.one_sided,
                     slow: self.slow,
                     shared: &self.shared,
                     rung: rung(sampling.is_ok() && self.answers_at_once),
@@ -439,6 +456,8 @@ struct Publisher<'a> {
     /// Not if the kernel's own record goes there.
     publishes: bool,
     demand: Demand,
+    /// Front-ends that read unseen.
+    one_sided: Option<RdmaDemand>,
     slow: Option<SlowHalf>,
     shared: &'a Shared,
     rung: Rung,
@@ -472,6 +491,9 @@ impl Publisher<'_> {
         let of = |ns: &AtomicU64| Duration::from_nanos(ns.load(Ordering::Relaxed));
         let (shortest, rest) = (of(&self.shared.interval_ns), of(&self.shared.rest_ns));
         let interval = self.demand.interval(now, reads, shortest, rest);
+        // What reads over RDMA cannot be counted, and may read that often.
+        let unseen = self.one_sided.as_ref().is_some_and(|it| it.is_there(now));
+        let interval = if unseen { shortest } else { interval };
         self.sampler.set_interval(interval);
         interval
     }

@@ -100,6 +100,8 @@ pub struct AgentConfig {
     pub allow: Vec<Network>,
     /// Whether the other end of a veth is known to have an XDP program.
     pub veth_native: bool,
+    /// How many front-ends may read the record over RDMA; none: RDMA is not served.
+    pub rdma: Option<usize>,
     /// What it does when its node moves to another site; none: nothing.
     pub moves: Option<MovesConfig>,
     /// See [`SamplerConfig::root`].
@@ -128,6 +130,7 @@ impl AgentConfig {
             rungs: RUNGS.to_vec(),
             allow: Vec::new(),
             veth_native: false,
+            rdma: None,
             moves: None,
             root: sampler.root,
         }

@@ -22,6 +22,7 @@ mod moves;
 mod pace;
 mod parse;
 mod privilege;
+mod rdma;
 pub mod report;
 mod sampler;
 

@@ -140,6 +140,7 @@ fn run(transport: &str, (nodes, interval_us): (usize, u64), budget: Option<f64>,
                 Some(responder) => Transport::Udp {
                     address: address(node, responder.address().port()),
                     keys: vec![key.clone()],
+                    rdma: false,
                 },
             },
         })

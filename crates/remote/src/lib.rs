@@ -6,15 +6,16 @@
 //!
 //! ```text
 //!  node                                              front-end
-//!  Sampler ── publish ──> RegionMemory <── map ───── shm::ShmRegion   ┐
-//!                              ▲                                      ├─ Region
-//!                              └── udp::Responder <── udp::UdpRegion  ┘
-//!                                        ▲
-//!                                        └─────────── reader::Reader ──> LoadTable
+//!  Sampler ── publish ──> RegionMemory <── map ───── shm::ShmRegion    ┐
+//!                              ▲                                       ├─ Region
+//!                              ├── udp::Responder <── udp::UdpRegion   │
+//!                              │         ▲                             │
+//!                              │         └─────────── reader::Reader ──┼─> LoadTable
+//!                              └── rdma::RdmaNode <── rdma::RdmaRegion ┘
 //! ```
 //!
-//! This is the one crate of Tidegate with `unsafe`: mappings shared with other processes, and
-//! the batched socket calls that the standard library does not have. It decides nothing: what
+//! This is the one crate of Tidegate with `unsafe`: mappings shared with other processes, the
+//! batched socket calls that the standard library does not have, and the verbs of RDMA's library. It decides nothing: what
 //! a record means is the business of `tidegate_core::load`.
 
 pub mod allocator;
@@ -24,6 +25,7 @@ pub mod inherited;
 pub mod kernel;
 mod memory;
 pub mod privilege;
+pub mod rdma;
 pub mod reader;
 pub mod realtime;
 mod region;

@@ -55,7 +55,7 @@ pub struct Read {
     pub received_at: Timestamp,
     /// The node's clock when it answered, where the transport tells.
     pub node_now_ns: Option<u64>,
-    /// What word 0 held.
+    /// What word 0 held; 0 where the words are served over another transport.
     pub first_word: u64,
     /// Front-ends that read this node within the last second, where the transport tells.
     pub readers: Option<u32>,
@@ -124,6 +124,18 @@ pub enum Refusal {
     /// Too many front-ends at once.
     #[error("the node keeps track of no more front-ends")]
     Full,
+    /// The node has no RDMA device, or does not use it.
+    #[error("the node serves nothing over RDMA")]
+    NoDevice,
+    /// The node keeps no more queue pairs.
+    #[error("the node keeps no more queue pairs")]
+    NoQueuePair,
+    /// Its words are served over another transport: an atomic there and one here would not be atomic to each other.
+    #[error("the node's words are served over another transport")]
+    WordsElsewhere,
+    /// A card refused: not what was registered there, or not with these rights.
+    #[error("the node's card refused")]
+    Card,
     /// A newer version knows why.
     #[error("refused with status {0}")]
     Other(u8),
@@ -183,6 +195,9 @@ pub enum RegionError {
     /// Another owner publishes there.
     #[error("{0} belongs to another running process")]
     Owned(PathBuf),
+    /// RDMA cannot be used here.
+    #[error("no RDMA device: {0}")]
+    NoDevice(String),
     /// The system refused.
     #[error("{what}: {error}")]
     Io {

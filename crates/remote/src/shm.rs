@@ -23,7 +23,7 @@ use crate::memory::lines::{CopyError, RECORD_WORDS, copy};
 use crate::memory::presence::Presence;
 use crate::memory::{
     EPOCH, IDENTITY, IDENTITY_VALUE, Mapping, REGION_BYTES, RETIRED, Visitor, WORDS_BYTES,
-    compare_and_swap, word_at,
+    changed_here, compare_and_swap, word_at,
 };
 use crate::region::{LATE_MAX, Read, Refusal, Region, RegionError};
 
@@ -183,6 +183,12 @@ impl Mapped {
         word_at(&self.region, self.kernel_words.as_ref(), word)
     }
 
+    /// A word that may be changed by this way.
+    fn changeable(&self, word: u32) -> Result<&std::sync::atomic::AtomicU64, RegionError> {
+        let at = self.word(word)?;
+        changed_here(&self.region).map(|()| at)
+    }
+
     fn copy(&mut self, out: &mut [u8], now: Timestamp) -> Copied {
         note_read(&self.region);
         match copy(&self.region.words()[..RECORD_WORDS], out) {
@@ -216,7 +222,7 @@ impl Region for ShmRegion {
     }
 
     fn compare_and_swap(&mut self, word: u32, expected: u64, new: u64) -> Result<u64, RegionError> {
-        let word = self.words()?.word(word)?;
+        let word = self.words()?.changeable(word)?;
         Ok(compare_and_swap(word, expected, new))
     }
 
@@ -227,7 +233,7 @@ impl Region for ShmRegion {
         new: u64,
         since: Timestamp,
     ) -> Result<u64, RegionError> {
-        let word = self.words()?.word(word)?;
+        let word = self.words()?.changeable(word)?;
         if clock::now().since(since) > LATE_MAX {
             return Err(RegionError::Refused(Refusal::TooOld));
         }
@@ -235,7 +241,7 @@ impl Region for ShmRegion {
     }
 
     fn fetch_and_add(&mut self, word: u32, delta: u64) -> Result<u64, RegionError> {
-        let word = self.words()?.word(word)?;
+        let word = self.words()?.changeable(word)?;
         Ok(word.fetch_add(delta, Ordering::SeqCst))
     }
 }

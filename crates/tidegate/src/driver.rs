@@ -259,6 +259,8 @@ struct Running {
     word_changes: u64,
     rungs: RungWatch,
     keys: KeyWatch,
+    /// Nodes that are not read over RDMA, though that was asked for.
+    without_rdma: KeyWatch,
     /// Overrides that wait for the topology with their effect.
     waiting: Vec<oneshot::Sender<()>>,
     tick: u64,
@@ -279,6 +281,7 @@ impl Running {
             word_changes: 0,
             rungs: RungWatch::default(),
             keys: KeyWatch::default(),
+            without_rdma: KeyWatch::default(),
             waiting: Vec::new(),
             tick: 0,
             slow_at: Timestamp::ZERO,
@@ -484,7 +487,15 @@ impl Running {
             let key = (self.keys).look(id, node.generation, load.is_some(), || {
                 parts.reads.wrong_key(id)
             });
-            for (event, text) in said.into_iter().chain(key.map(|key| ("wrong_key", key))) {
+            let rdma = parts.reads.asked_rdma(id);
+            let stands = matches!(rdma, Some(Ok(())));
+            let rdma = (self.without_rdma).look(id, node.generation, stands, || {
+                let why = rdma.as_ref()?.as_ref().err()?;
+                Some(format!("load is not read over RDMA: {why}"))
+            });
+            let key = key.map(|key| ("wrong_key", key));
+            let rdma = rdma.map(|text| ("rung", text));
+            for (event, text) in said.into_iter().chain(key).chain(rdma) {
                 let about = About::node(&node.name, &topology.site(node.site).name);
                 let text = format!("node {}: {text}", node.name);
                 parts.output.event_about(event, about, &text);

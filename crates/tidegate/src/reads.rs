@@ -12,13 +12,14 @@ use tidegate_remote::RegionError;
 use tidegate_remote::clock;
 use tidegate_remote::privilege;
 use tidegate_remote::reader::{
-    NodeReadStatus, ReadFault, Reader, ReaderError, ReaderHandle, ReaderOptions, Target, Transport,
+    NodeReadStatus, OneSided, ReadFault, Reader, ReaderError, ReaderHandle, ReaderOptions, Target,
+    Transport,
 };
 
 use tidegate_proxy::{LoadReports, ReportCounts, ReportingNode};
 use tidegate_reported::{AgentHeard, AgentSaid, ReportReader, ReportReaderHandle, ReportStatus};
 
-use crate::config::{NodeRead, ReadPace};
+use crate::config::{NodeRead, ReadPace, UseRdma};
 use crate::models::ReadStatus;
 
 /// What is wanted: how each node is read, by its name, and how often.
@@ -73,6 +74,8 @@ pub(crate) struct Reads {
 struct Known {
     /// Names by place.
     names: Vec<String>,
+    /// By place, whether an operator has asked for RDMA.
+    rdma: Vec<bool>,
     /// Of each node that is read through shared memory, the name of that.
     shared: Vec<Option<PathBuf>>,
     nodes: u32,
@@ -131,7 +134,9 @@ impl Reads {
             if known.names.len() <= place {
                 known.names.resize(place + 1, String::new());
                 known.shared.resize(place + 1, None);
+                known.rdma.resize(place + 1, false);
             }
+            known.rdma[place] = read(node).wants_rdma();
             known.names[place] = node.name.into();
             if let NodeRead::Shm { path } = read(node) {
                 known.shared[place] = Some(path.clone());
@@ -216,7 +221,39 @@ impl Reads {
             last_error: status
                 .last_error
                 .map(|fault| self.describe(node, fault, &status)),
+            no_rdma: self.no_rdma(node),
         })
+    }
+
+    /// Why a node is not read over RDMA that is to be.
+    pub(crate) fn no_rdma(&self, node: NodeId) -> Option<String> {
+        let why = match self.reader.get()?.one_sided(node)? {
+            OneSided::Stands => return None,
+            // Hosts without a device are the rule: only where it was asked for it is worth a word.
+            OneSided::Impossible(_) if !self.wants_rdma(node) => return None,
+            OneSided::Lacks(why) | OneSided::Impossible(why) => why,
+        };
+        Some(why.map_or_else(
+            || "it has not been tried yet".to_owned(),
+            |why| why.to_string(),
+        ))
+    }
+
+    /// Whether a node for which an operator has asked for RDMA is read so; or why not, once that is known.
+    pub(crate) fn asked_rdma(&self, node: NodeId) -> Option<Result<(), String>> {
+        if !self.wants_rdma(node) {
+            return None;
+        }
+        match self.reader.get()?.one_sided(node)? {
+            OneSided::Stands => Some(Ok(())),
+            OneSided::Lacks(why) | OneSided::Impossible(why) => Some(Err(why?.to_string())),
+        }
+    }
+
+    /// Whether an operator has asked for RDMA at this node.
+    fn wants_rdma(&self, node: NodeId) -> bool {
+        let known = self.known();
+        known.rdma.get(node.index()).copied().unwrap_or_default()
     }
 
     /// What nodes' agents have said that is new since this was called last.
@@ -427,9 +464,14 @@ impl Default for Reads {
 fn target(node: &ReadNode<'_>, read: &NodeRead) -> Option<Target> {
     let transport = match read {
         NodeRead::None | NodeRead::Reported(_) | NodeRead::Responses { .. } => return None,
-        NodeRead::Udp { address, keys } => Transport::Udp {
+        NodeRead::Udp {
+            address,
+            keys,
+            rdma,
+        } => Transport::Udp {
             address: *address,
             keys: keys.clone(),
+            rdma: *rdma != UseRdma::Never,
         },
         NodeRead::Shm { path } => Transport::Shm { path: path.clone() },
     };
@@ -464,6 +506,7 @@ fn of_responses(counts: ReportCounts) -> ReadStatus {
         rtt_seconds: None,
         key: None,
         last_error: no_report(counts).map(str::to_owned),
+        no_rdma: None,
     }
 }
 
@@ -478,6 +521,7 @@ fn of_report(status: &ReportStatus) -> ReadStatus {
         rtt_seconds: (!status.took.is_zero()).then_some(status.took.as_secs_f64()),
         key: None,
         last_error: status.fault.as_ref().map(ToString::to_string),
+        no_rdma: None,
     }
 }
 

@@ -58,7 +58,7 @@ impl RungWatch {
                         RUNG,
                         "load is not read: own requests and latencies decide".into(),
                     ),
-                    Some(why) if first => (RUNG, format!("load is not known yet: {why}")),
+                    Some(why) if first => (LOAD_UNKNOWN, format!("load is not known yet: {why}")),
                     Some(why) => (LOAD_UNKNOWN, format!("load is not known any more: {why}")),
                 })
             }
@@ -146,7 +146,10 @@ mod tests {
             assert_eq!(watch.look(NODE, 0, None, why), None);
         }
         let text = watch.look(NODE, 0, None, why).unwrap();
-        assert_eq!(text, (RUNG, "load is not known yet: no answer".into()));
+        assert_eq!(
+            text,
+            (LOAD_UNKNOWN, "load is not known yet: no answer".into())
+        );
     }
 
     #[test]

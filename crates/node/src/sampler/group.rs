@@ -94,8 +94,8 @@ impl Places {
             .collect();
         if found.is_empty() {
             let looked_in = match looked_in.as_slice() {
-                [] => "no hierarchy is mounted".to_owned(),
-                some => some.join(", "),
+                [] => "no hierarchy of control groups is mounted".to_owned(),
+                some => format!("looked in {}", some.join(", ")),
             };
             return Err(SamplerError::NoGroup(group.into(), looked_in));
         }

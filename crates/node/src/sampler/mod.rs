@@ -42,7 +42,7 @@ pub use watch::{process_names, short_name};
 #[derive(Debug, thiserror::Error)]
 pub enum SamplerError {
     /// The group is in no mounted hierarchy.
-    #[error("no control group {0} in any mounted hierarchy (looked in {1})")]
+    #[error("no control group {0}: {1}")]
     NoGroup(PathBuf, String),
     /// The kernel gives no randomness for the generation.
     #[error("no randomness: {0}")]

@@ -29,7 +29,7 @@ mod words;
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use libbpf_rs::{Link, MapCore as _, MapFlags};
@@ -375,6 +375,16 @@ impl KernelPublisher {
     /// If the kernel does not map it.
     pub fn record(&self) -> Result<PublishedRecord, KernelError> {
         PublishedRecord::map(&self.programs.map("published")?)
+    }
+
+    /// The map in which the timer makes it, for a card to read.
+    ///
+    /// # Errors
+    /// If the process has too many open files.
+    pub fn record_map(&self) -> Result<OwnedFd, KernelError> {
+        let map = self.programs.map("published")?;
+        let map = map.as_fd().try_clone_to_owned();
+        Ok(map.map_err(RegionError::io("keep the record's map"))?)
     }
 
     /// Where an agent publishes what only a process can see.

@@ -106,6 +106,16 @@ fn try_copy(area: &[AtomicU64], out: &mut [u8]) -> Result<u32, CopyError> {
     Ok(sequence)
 }
 
+/// Zeroes what lies behind the record whose lines these are: left from a longer one of the past.
+pub(crate) fn clear_behind(lines: &mut [u8]) {
+    if let Some((first, _)) = lines.split_at_checked(LINE_BYTES) {
+        let end = lines_held(first).max(1) * LINE_BYTES;
+        if let Some(behind) = lines.get_mut(end..) {
+            behind.fill(0);
+        }
+    }
+}
+
 /// Lines of the record whose first line this is. Something that is no record is handed on as
 /// it lies there, for the decoder to refuse.
 fn lines_held(first: &[u8]) -> usize {

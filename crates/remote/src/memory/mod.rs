@@ -11,6 +11,8 @@
 //! * The words start at zero with a new epoch, and the record with a new generation.
 //! * A node has one set of words: where the kernel's programs keep them ([`KernelWords`]), the
 //!   region hands those out in place of its own.
+//! * A card's atomics need not be atomic beside those of a CPU (rxe's and those of cards that say so are not): once the
+//!   words are served over RDMA, every other way to change them is refused, the owner's own among them.
 
 pub(crate) mod demand;
 mod door;
@@ -33,7 +35,8 @@ use door::Door;
 pub(crate) use door::Visitor;
 pub use layout::WORDS;
 pub(crate) use layout::{
-    EPOCH, IDENTITY, IDENTITY_VALUE, REGION_BYTES, RETIRED, WORDS_BYTES, WORDS_START,
+    EPOCH, IDENTITY, IDENTITY_VALUE, REGION_BYTES, RETIRED, WORDS_BYTES, WORDS_OVER_RDMA,
+    WORDS_PAGE, WORDS_START,
 };
 use lines::{CopyError, RECORD_WORDS};
 pub(crate) use mapping::Mapping;
@@ -174,17 +177,35 @@ impl RegionMemory {
 
     /// Sets the word to `new` if it holds `expected`; gives the value that it held.
     pub fn compare_and_swap(&self, word: u32, expected: u64, new: u64) -> Result<u64, RegionError> {
-        Ok(compare_and_swap(self.word_at(word)?, expected, new))
+        Ok(compare_and_swap(self.changeable(word)?, expected, new))
     }
 
     /// Adds to the word, wrapping; gives the value that it held.
     pub fn fetch_and_add(&self, word: u32, delta: u64) -> Result<u64, RegionError> {
-        Ok(self.word_at(word)?.fetch_add(delta, Ordering::SeqCst))
+        Ok(self.changeable(word)?.fetch_add(delta, Ordering::SeqCst))
+    }
+
+    /// From now on the words are changed over RDMA alone, for as long as this memory lives.
+    ///
+    /// # Errors
+    /// If the kernel's programs keep the words.
+    pub fn give_words_to_rdma(&self) -> Result<(), RegionError> {
+        if self.kernel_words.is_some() {
+            return Err(RegionError::Refused(Refusal::WordsElsewhere));
+        }
+        self.mapping.words()[WORDS_OVER_RDMA].store(1, Ordering::SeqCst);
+        Ok(())
     }
 
     /// Copies the first lines of the record that `out` has room for; gives its sequence.
     pub(crate) fn copy(&self, out: &mut [u8]) -> Result<u32, CopyError> {
         lines::copy(self.record_area(), out)
+    }
+
+    /// A word that may be changed by this way.
+    fn changeable(&self, word: u32) -> Result<&AtomicU64, RegionError> {
+        let at = self.word_at(word)?;
+        changed_here(&self.mapping).map(|()| at)
     }
 
     fn record_area(&self) -> &[AtomicU64] {
@@ -232,6 +253,14 @@ pub(crate) fn word_at<'a>(
     };
     let known = words[..WORDS].get(word as usize);
     known.ok_or(RegionError::Refused(Refusal::Word(word)))
+}
+
+/// Refuses if the words of a mapped region are changed over RDMA alone.
+pub(crate) fn changed_here(region: &Mapping) -> Result<(), RegionError> {
+    match region.words()[WORDS_OVER_RDMA].load(Ordering::SeqCst) {
+        0 => Ok(()),
+        _ => Err(RegionError::Refused(Refusal::WordsElsewhere)),
+    }
 }
 
 /// The verb on one word; gives the value that it held.

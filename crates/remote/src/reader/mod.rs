@@ -15,6 +15,9 @@
 //! | `atomics` | what the director asks of nodes' words |
 //! | `node` | one node: from an answer to the load table |
 //! | `one_agent` | nodes that one read is for |
+//! | `way` | over UDP or over RDMA |
+//! | `links` | reads over RDMA |
+//! | `connector` | the thread that connects nodes for that |
 //! | `worker` | the thread: sockets, batches, waiting |
 //! | `targets` | nodes that come and go |
 //! | `status` | what it reports meanwhile |
@@ -28,9 +31,11 @@
 
 mod atomics;
 mod budget;
+mod connector;
 mod front_ends;
 mod in_flight;
 mod keys;
+mod links;
 mod node;
 mod one_agent;
 mod peers;
@@ -39,6 +44,7 @@ mod status;
 mod targets;
 #[cfg(test)]
 mod tests;
+mod way;
 mod worker;
 
 use std::net::SocketAddr;
@@ -59,7 +65,7 @@ use crate::privilege;
 use crate::realtime::{self, RealtimeRefused};
 use crate::region::RegionError;
 use crate::udp::Key;
-pub use status::{NodeReadStatus, ReadFault, ReaderStats};
+pub use status::{NodeReadStatus, OneSided, ReadFault, ReaderStats};
 use status::{Shared, SharedStats};
 use worker::Worker;
 
@@ -86,7 +92,15 @@ pub enum Transport {
         address: SocketAddr,
         /// The node's keys: the one to ask with, and those before it while keys change.
         keys: Vec<Key>,
+        /// Whether its record is read by RDMA while node and host can do that.
+        rdma: bool,
     },
+}
+
+impl Transport {
+    fn wants_rdma(&self) -> bool {
+        matches!(self, Self::Udp { rdma: true, .. })
+    }
 }
 
 /// A node to be read.
@@ -109,9 +123,14 @@ pub struct ReaderOptions {
     pub budget: Option<f64>,
     /// An answer that takes longer is missed. At most 16 intervals.
     pub timeout: Duration,
+    /// A READ by RDMA that takes longer has failed, and datagrams follow.
+    pub one_sided_timeout: Duration,
     /// Whether to ask for real-time priority.
     pub realtime: bool,
 }
+
+/// Longest time for a card, which answers within microseconds and needs four tries to be sure that there is no answer.
+pub const ONE_SIDED_TIMEOUT: Duration = Duration::from_millis(50);
 
 impl Default for ReaderOptions {
     fn default() -> Self {
@@ -119,6 +138,7 @@ impl Default for ReaderOptions {
             interval: Duration::from_millis(1),
             budget: None,
             timeout: Duration::from_millis(5),
+            one_sided_timeout: ONE_SIDED_TIMEOUT,
             realtime: true,
         }
     }
@@ -301,6 +321,12 @@ impl ReaderHandle {
     pub fn status(&self, node: NodeId) -> Option<NodeReadStatus> {
         let shared = self.shared.nodes.get(node.index())?;
         shared.is_read().then(|| shared.status())
+    }
+
+    /// How a node's reads by RDMA stand, if it is to be read so.
+    pub fn one_sided(&self, node: NodeId) -> Option<OneSided> {
+        let shared = self.shared.nodes.get(node.index())?;
+        shared.is_read().then(|| shared.one_sided())?
     }
 
     /// Front-ends that read the same nodes, ourselves included, as most nodes counted them within

@@ -17,6 +17,7 @@ use super::atomics::Atomics;
 use super::front_ends::Counted;
 use super::in_flight::InFlightReads;
 use super::keys::KeyChoice;
+use super::links::NodeLink;
 use super::status::{ReadFault, Shared};
 use crate::clock;
 use crate::region::{Region, RegionError};
@@ -47,10 +48,12 @@ pub(super) struct UdpPath {
     /// When an answer last came, be it to a read for another node of the same agent.
     pub(super) answered_at: Option<Timestamp>,
     pub(super) atomics: Atomics,
+    /// For its reads over RDMA.
+    pub(super) rdma: NodeLink,
 }
 
 impl UdpPath {
-    pub(super) fn new(peer: usize, keys: KeyChoice, initiator: u64) -> Self {
+    pub(super) fn new(peer: usize, keys: KeyChoice, initiator: u64, rdma: bool) -> Self {
         Self {
             peer,
             keys,
@@ -58,6 +61,7 @@ impl UdpPath {
             in_flight: InFlightReads::default(),
             answered_at: None,
             atomics: Atomics::default(),
+            rdma: NodeLink::new(rdma),
         }
     }
 }
@@ -74,6 +78,8 @@ pub(super) struct Node {
     /// Sequence and generation of the newest record that was believed; zero: none yet.
     sequence: u32,
     generation: u64,
+    /// The node's clock when it was made.
+    made_at_ns: u64,
 }
 
 /// When a read was sent and answered.
@@ -81,7 +87,7 @@ pub(super) struct Node {
 pub(super) struct Times {
     pub(super) sent_at: Timestamp,
     pub(super) received_at: Timestamp,
-    pub(super) node_now_ns: u64,
+    pub(super) node_now_ns: Option<u64>,
 }
 
 impl Node {
@@ -94,6 +100,7 @@ impl Node {
             history: History::default(),
             sequence: 0,
             generation: 0,
+            made_at_ns: 0,
         }
     }
 
@@ -140,7 +147,7 @@ impl Node {
                     sent_at: read.sent_at,
                     received_at: read.received_at,
                     // Without a clock of its own, the owner's is ours.
-                    node_now_ns: read.node_now_ns.unwrap_or(read.received_at.nanos()),
+                    node_now_ns: read.node_now_ns.or(Some(read.received_at.nanos())),
                 };
                 self.accept(read.bytes(), times, Some(rung), shared, table);
             }
@@ -172,6 +179,11 @@ impl Node {
                 return;
             }
         };
+        // Memory that nothing writes any more may hold one from before those that came by another way.
+        if rung == Some(Rung::Rdma) && record.t_ns < self.made_at_ns {
+            shared.unchanged(rtt);
+            return;
+        }
         if let Some(rung) = rung {
             record.rung = rung as u8;
         }
@@ -179,7 +191,7 @@ impl Node {
             record: &record,
             sent_at: times.sent_at,
             received_at: times.received_at,
-            node_now_ns: Some(times.node_now_ns),
+            node_now_ns: times.node_now_ns,
         };
         match self.history.accept(&reading, table.own(self.id)) {
             Progress::Advanced(load) => {
@@ -187,6 +199,7 @@ impl Node {
                     shared.restarted();
                 }
                 (self.generation, self.sequence) = (record.generation, record.sequence);
+                self.made_at_ns = record.t_ns;
                 table.store(self.id, &load);
                 let counters = Counters::of_record(&record, load.observed_at, load.capacity);
                 table.store_counters(self.id, &counters);
@@ -199,6 +212,11 @@ impl Node {
                 shared.faults(ReadFault::Implausible(implausible), 1);
             }
         }
+    }
+
+    /// Generation and sequence of the newest record that was believed.
+    pub(super) fn newest(&self) -> (u64, u32) {
+        (self.generation, self.sequence)
     }
 
     /// Whether these are the lines of the newest record: known by its first line, whose ends
@@ -246,9 +264,10 @@ fn fault(error: &RegionError) -> ReadFault {
         RegionError::Io { error, .. } if error.kind() == io::ErrorKind::PermissionDenied => {
             ReadFault::Denied
         }
-        RegionError::Owned(_) | RegionError::Foreign { .. } | RegionError::Io { .. } => {
-            ReadFault::Unreachable
-        }
+        RegionError::Owned(_)
+        | RegionError::Foreign { .. }
+        | RegionError::NoDevice(_)
+        | RegionError::Io { .. } => ReadFault::Unreachable,
     }
 }
 

@@ -1,7 +1,8 @@
 //! What the reader tells about each node and about itself, while it runs.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tidegate_core::load::{Implausible, Rung};
@@ -115,7 +116,18 @@ pub struct NodeReadStatus {
     pub progress_at: Timestamp,
 }
 
-/// The same, shared: two cache lines, written by the reader's thread alone.
+/// How a node's reads by RDMA stand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OneSided {
+    /// They go.
+    Stands,
+    /// They do not, for this reason if one is known: datagrams are sent instead.
+    Lacks(Option<Arc<str>>),
+    /// They cannot from this host, for this reason; it is not tried again before the targets are set anew.
+    Impossible(Option<Arc<str>>),
+}
+
+/// The same, shared: written by the reader's thread alone, but for what is said of RDMA.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(super) struct Shared {
@@ -134,9 +146,18 @@ pub(super) struct Shared {
     key: AtomicU32,
     /// What is known of the key of an agent that has another one than its node's.
     other_key: AtomicU64,
+    /// Whether it is to be read by RDMA, and is.
+    rdma: AtomicU8,
+    /// Why it is not. The thread that connects writes it.
+    rdma_lacks: Mutex<Option<Arc<str>>>,
     /// Whether the node is read.
     is_read: AtomicBool,
 }
+
+const RDMA_UNWANTED: u8 = 0;
+const RDMA_LACKS: u8 = 1;
+const RDMA_STANDS: u8 = 2;
+const RDMA_IMPOSSIBLE: u8 = 3;
 
 /// The node's own, as far as known.
 const NO_OTHER_KEY: u64 = 0;
@@ -148,7 +169,7 @@ const RTT_SHARE: u64 = 8;
 
 impl Shared {
     /// The node is read from now on: nothing is known of its reads.
-    pub(super) fn begin(&self) {
+    pub(super) fn begin(&self, rdma: bool) {
         let Self {
             reads,
             unchanged,
@@ -162,8 +183,13 @@ impl Shared {
             rung_fault,
             key,
             other_key,
+            rdma: of_rdma,
+            rdma_lacks,
             is_read,
         } = self;
+        let is_wanted = if rdma { RDMA_LACKS } else { RDMA_UNWANTED };
+        of_rdma.store(is_wanted, Ordering::Relaxed);
+        *rdma_lacks.lock().unwrap_or_else(PoisonError::into_inner) = None;
         for word in [
             reads,
             unchanged,
@@ -191,6 +217,37 @@ impl Shared {
     /// Whether the node is read.
     pub(super) fn is_read(&self) -> bool {
         self.is_read.load(Ordering::Acquire)
+    }
+
+    /// Whether it is read by RDMA now.
+    pub(super) fn rdma_stands(&self, stands: bool) {
+        let state = if stands { RDMA_STANDS } else { RDMA_LACKS };
+        self.rdma.store(state, Ordering::Relaxed);
+    }
+
+    /// It cannot be, from this host.
+    pub(super) fn rdma_is_impossible(&self) {
+        self.rdma.store(RDMA_IMPOSSIBLE, Ordering::Relaxed);
+    }
+
+    /// Why it is not, or will not be once it is lost; nothing as long as that is not known.
+    pub(super) fn rdma_lacks(&self, why: Option<&str>) {
+        let lacks = self.rdma_lacks.lock();
+        *lacks.unwrap_or_else(PoisonError::into_inner) = why.map(Arc::from);
+    }
+
+    /// How its reads by RDMA stand, if it is to be read so.
+    pub(super) fn one_sided(&self) -> Option<OneSided> {
+        let why = || {
+            let lacks = self.rdma_lacks.lock();
+            lacks.unwrap_or_else(PoisonError::into_inner).clone()
+        };
+        match self.rdma.load(Ordering::Relaxed) {
+            RDMA_UNWANTED => None,
+            RDMA_STANDS => Some(OneSided::Stands),
+            RDMA_IMPOSSIBLE => Some(OneSided::Impossible(why())),
+            _ => Some(OneSided::Lacks(why())),
+        }
     }
 
     /// A read gave a new record, made on this rung.

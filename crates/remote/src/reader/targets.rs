@@ -43,11 +43,12 @@ impl Worker {
             if self.add(target).is_err() {
                 // No socket for its addresses, or no random numbers.
                 let shared = &self.shared.nodes[node.index()];
-                shared.begin();
+                shared.begin(false);
                 shared.faults(ReadFault::Unreachable, 1);
             }
         }
         self.put_in_order();
+        self.ask_for_links_anew();
         self.shared
             .followed
             .store(wanted.version, Ordering::Release);
@@ -63,17 +64,23 @@ impl Worker {
                 let region = ShmRegion::impatient(path).counted(self.name);
                 Path::Local(Box::new(region), Rung::SharedMemory)
             }
-            Transport::Udp { address, keys } => {
+            Transport::Udp {
+                address,
+                keys,
+                rdma,
+            } => {
                 let socket = self.socket(address.is_ipv4())?;
                 let (peer, initiator) = self.peers.add(index, *address, socket)?;
                 let mut own = Vec::with_capacity(keys.len());
                 for key in keys {
                     own.push(self.key(key, &own));
                 }
-                Path::Udp(Box::new(UdpPath::new(peer, KeyChoice::new(own), initiator)))
+                let keys = KeyChoice::new(own);
+                Path::Udp(Box::new(UdpPath::new(peer, keys, initiator, *rdma)))
             }
         };
-        self.shared.nodes[target.node.index()].begin();
+        let rdma = target.transport.wants_rdma();
+        self.shared.nodes[target.node.index()].begin(rdma);
         let node = Some(Node::new(target, path));
         match free {
             Some(index) => self.nodes[index] = node,
@@ -83,6 +90,7 @@ impl Worker {
     }
 
     fn remove(&mut self, index: usize) {
+        self.give_up_link(index, None);
         let Some(node) = self.nodes[index].take() else {
             return;
         };

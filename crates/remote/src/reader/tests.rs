@@ -69,6 +69,7 @@ fn udp(node: u32, address: SocketAddr) -> Target {
         transport: Transport::Udp {
             address,
             keys: vec![key()],
+            rdma: false,
         },
     }
 }
@@ -409,6 +410,7 @@ fn an_agent_changes_over_to_a_new_key_without_the_reader() {
         transport: Transport::Udp {
             address,
             keys: vec![new.clone(), key()],
+            rdma: false,
         },
     };
     let reader = Reader::spawn(vec![target], Arc::clone(&table), options()).unwrap();
@@ -458,4 +460,37 @@ fn every_read_tells_word_0_beside_the_load() {
             });
         }
     }
+}
+
+#[test]
+fn without_a_device_a_node_is_read_by_datagrams_and_the_reason_is_known() {
+    let table = Arc::new(LoadTable::new(1, 1));
+    let memory = Arc::new(RegionMemory::anonymous().unwrap());
+    let responder = serve(&memory, any_port());
+    let mut target = udp(0, responder.address());
+    if let Transport::Udp { rdma, .. } = &mut target.transport {
+        *rdma = true;
+    }
+    let reader = Reader::spawn(vec![target.clone()], table, options()).unwrap();
+    memory.publish(&record(1, 7), &[]);
+    let lacks = || match reader.one_sided(NodeId(0)) {
+        Some(OneSided::Lacks(why) | OneSided::Impossible(why)) => why,
+        other => panic!("{other:?}"),
+    };
+    until("a reason is known", || lacks().is_some());
+    let why = lacks().unwrap();
+    // A host that has a device finds that this node serves none.
+    let expected = ["no RDMA device: ", "serves nothing over RDMA"];
+    assert!(expected.iter().any(|it| why.contains(it)), "{why}");
+    memory.publish(&record(2, 7), &[]);
+    until("it is read", || {
+        status(&reader, 0).rung == Rung::Agent && status(&reader, 0).last_error.is_none()
+    });
+    // Set anew without it, nothing is said of RDMA.
+    let plain = udp(0, responder.address());
+    reader
+        .set_targets(vec![plain], Duration::from_millis(1), None, 1)
+        .unwrap();
+    until("it is followed", || reader.followed() == 1);
+    assert_eq!(reader.one_sided(NodeId(0)), None);
 }

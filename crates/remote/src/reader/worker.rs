@@ -17,6 +17,7 @@ use super::budget::{Budget, Spent};
 use super::front_ends;
 use super::in_flight::InFlightRead;
 use super::keys::Purpose;
+use super::links::Links;
 use super::node::{LINES, LINES_BYTES, Node, Times};
 use super::peers::{Asked, Peers};
 use super::schedule::{ReadPace, Schedule};
@@ -45,6 +46,8 @@ const NAP_PART: u32 = 20;
 const NAP_MAX: Duration = Duration::from_millis(2);
 /// Where nodes are read in turn, slots are shorter: nearly all answers come in within this time.
 const TURN_NAP: Duration = Duration::from_micros(200);
+/// What is waited for: the bell, a socket for each family of addresses, and queues of completions.
+const SOURCES_MAX: usize = 1 + 2 + 16;
 /// How often the statistics are brought up to date.
 const STATS_EVERY: Duration = Duration::from_millis(100);
 
@@ -91,8 +94,9 @@ pub(super) struct Worker {
     pub(super) sockets: Vec<Socket>,
     pub(super) peers: Peers,
     pub(super) keys: Vec<Key>,
+    pub(super) links: Links,
     nonces: Nonces,
-    table: Arc<LoadTable>,
+    pub(super) table: Arc<LoadTable>,
     pub(super) shared: Arc<ReaderState>,
     pub(super) interval: Duration,
     budget: Option<Budget>,
@@ -120,6 +124,7 @@ impl Worker {
             sockets: Vec::new(),
             peers: Peers::default(),
             keys: Vec::new(),
+            links: Links::new(options.one_sided_timeout),
             nonces: Nonces::default(),
             table,
             shared,
@@ -153,6 +158,7 @@ impl Worker {
             if schedule.paced_by() != paced {
                 schedule = schedule.paced(paced, clock::now());
             }
+            self.take_links();
             self.slot_began = clock::now();
             self.awaited = 0;
             let (group, _) = schedule.begin(self.slot_began);
@@ -282,10 +288,30 @@ impl Worker {
         let Some(path) = node.udp_mut() else {
             return false;
         };
-        let peer = self.peers.get_mut(path.peer);
         if !shared.is_due(index, round, turns) {
             return false;
         }
+        let answers = path.answered_at.is_some() && shared.consecutive() == 0;
+        let next = path.rdma.way.next(now, answers);
+        if next.connect {
+            self.ask_for_link(index);
+        }
+        if next.one_sided {
+            self.read_one_sided(index, now);
+        }
+        !next.datagram || self.send_datagram(buffers, index, now)
+    }
+
+    /// Sends a read of one node; whether there was one to send.
+    fn send_datagram(&mut self, buffers: &mut Buffers, index: usize, now: Timestamp) -> bool {
+        let Some(node) = &mut self.nodes[index] else {
+            return false;
+        };
+        let shared = &self.shared.nodes[node.id.index()];
+        let Some(path) = node.udp_mut() else {
+            return false;
+        };
+        let peer = self.peers.get_mut(path.peer);
         let Some((key, purpose)) = path.keys.next(shared.consecutive(), self.keys.len()) else {
             return false;
         };
@@ -315,12 +341,34 @@ impl Worker {
             request.encode(&self.keys[key], header);
         }
         buffers.sent.push((index, true));
-        self.for_those_of(index, |worker, index| {
-            if let Some(node) = &mut worker.nodes[index] {
-                node.note_poll(now, &worker.table);
-            }
-        });
+        self.for_those_of(index, |worker, index| worker.note_poll(index, now));
         true
+    }
+
+    /// Notes own traffic of a node whose read is sent now.
+    pub(super) fn note_poll(&mut self, index: usize, now: Timestamp) {
+        if let Some(node) = &mut self.nodes[index] {
+            node.note_poll(now, &self.table);
+        }
+    }
+
+    /// A read was sent that does not go through a batch.
+    pub(super) fn note_sent(&mut self) {
+        self.stats.sent += 1;
+        self.note_awaited();
+    }
+
+    /// One that is under way is waited for in this slot too.
+    pub(super) fn note_awaited(&mut self) {
+        self.awaited += 1;
+    }
+
+    /// The answer to a read is there that was sent, or waited for again, then.
+    pub(super) fn note_received(&mut self, awaited_at: Timestamp) {
+        self.stats.received += 1;
+        if awaited_at >= self.slot_began {
+            self.awaited = self.awaited.saturating_sub(1);
+        }
     }
 
     /// Sends what is asked of a node's words, if anything is.
@@ -461,23 +509,27 @@ impl Worker {
     fn wait(&self, rest: Duration, for_answers: bool) -> bool {
         let rest = clock::timespec(rest);
         let bell = PollFd::from_borrowed_fd(self.shared.bell.as_fd(), PollFlags::IN);
+        let mut wanted: [_; SOURCES_MAX] = std::array::from_fn(|_| bell.clone());
+        let mut sources = 1;
+        if for_answers {
+            let sockets = self.sockets.iter().map(Socket::wanted);
+            let all = sockets.chain(self.links.wanted());
+            for (place, source) in wanted[1..].iter_mut().zip(all) {
+                *place = source;
+                sources += 1;
+            }
+        }
+        let wanted = &mut wanted[..sources];
         // Whether an answer came, the time is over or a signal did: the caller looks itself.
-        let rung = |wanted: &mut [PollFd<'_>]| {
-            poll(wanted, Some(&rest)).ok();
-            wanted.last().is_some_and(|bell| !bell.revents().is_empty())
-        };
-        let rung = match self.sockets.as_slice() {
-            _ if !for_answers => rung(&mut [bell]),
-            [one] => rung(&mut [one.wanted(), bell]),
-            [one, other, ..] => rung(&mut [one.wanted(), other.wanted(), bell]),
-            [] => rung(&mut [bell]),
-        };
+        poll(wanted, Some(&rest)).ok();
+        let rung = !wanted[0].revents().is_empty();
         // What it counts does not matter; a second look finds it silent.
         rung && rustix::io::read(&self.shared.bell, &mut [0; 8]).is_ok()
     }
 
     /// Receives all answers that are here.
     fn receive(&mut self, buffers: &mut Buffers) {
+        self.receive_one_sided();
         for socket in 0..self.sockets.len() {
             // No longer than there are nodes: a flood must not keep us from sending.
             for _ in 0..=self.nodes.len() / RECEIVE_BATCH {
@@ -533,22 +585,26 @@ impl Worker {
         let Some(node) = &mut self.nodes[index] else {
             return;
         };
+        let id = node.id;
         let Some(path) = node.udp_mut() else {
             return;
         };
         path.in_flight.end(read.nonce);
-        self.stats.received += 1;
-        if read.sent_at >= self.slot_began {
-            self.awaited = self.awaited.saturating_sub(1);
-        }
+        // What comes over RDMA is no older than what datagrams bring beside it.
+        let taken = (!path.rdma.stands()).then_some(lines);
+        self.note_received(read.sent_at);
         if read.purpose == Purpose::Whose {
+            let shared = &self.shared.nodes[id.index()];
             shared.faults(ReadFault::WrongKey, 1);
             shared.has_key_of(self.whose(read.key));
             return;
         }
         self.for_those_of(index, |worker, index| {
-            worker.take_in(index, &reply, lines, read, received_at);
+            worker.take_in(index, &reply, taken, read, received_at);
         });
+        if reply.status == Status::Done {
+            self.compare_link(index, lines);
+        }
     }
 
     /// Takes in what an agent has answered, for one of its nodes.
@@ -556,7 +612,7 @@ impl Worker {
         &mut self,
         index: usize,
         reply: &Reply,
-        lines: &[u8],
+        lines: Option<&[u8]>,
         read: InFlightRead,
         received_at: Timestamp,
     ) {
@@ -576,14 +632,18 @@ impl Worker {
         let times = Times {
             sent_at: read.sent_at,
             received_at,
-            node_now_ns: reply.node_now_ns,
+            node_now_ns: Some(reply.node_now_ns),
         };
         if let Status::Done | Status::Absent | Status::Torn = reply.status {
             self.table
                 .note_first_word(node.id, reply.value, read.sent_at);
         }
         match reply.status {
-            Status::Done => node.accept(lines, times, None, shared, &self.table),
+            Status::Done => {
+                if let Some(lines) = lines {
+                    node.accept(lines, times, None, shared, &self.table);
+                }
+            }
             Status::Absent => shared.faults(ReadFault::Absent, 1),
             Status::Torn => shared.faults(ReadFault::Torn, 1),
             Status::NoWord
@@ -592,6 +652,10 @@ impl Worker {
             | Status::Full
             | Status::TooOld
             | Status::TooNew
+            | Status::NoDevice
+            | Status::NoQueuePair
+            | Status::WordsElsewhere
+            | Status::BadOffer
             | Status::Other(_) => {
                 shared.faults(ReadFault::Refused, 1);
             }
@@ -618,13 +682,10 @@ impl Worker {
             self.stats.forged += 1;
             return;
         };
-        self.stats.received += 1;
-        if sent_at >= self.slot_began {
-            self.awaited = self.awaited.saturating_sub(1);
-        }
         if let Some((ticket, reply)) = path.atomics.accept(&reply, received_at) {
             self.table.answer_word(id, ticket, reply);
         }
+        self.note_received(sent_at);
     }
 
     /// What a datagram claims to answer, if that is under way and it comes from where it was asked.

@@ -52,6 +52,17 @@ pub(super) fn is_fresh(sequence: u64, now: Timestamp) -> bool {
     sequence != 0 && !is_too_old(sequence, READ_AGE_MAX, now) && !is_too_new(sequence, now)
 }
 
+/// Why what is asked once, and not again by a copy, is refused by its number alone.
+pub(super) fn refused_by_age(sequence: u64, now: Timestamp) -> Option<Status> {
+    if is_too_old(sequence, AGE_MAX, now) {
+        Some(Status::TooOld)
+    } else if is_too_new(sequence, now) {
+        Some(Status::TooNew)
+    } else {
+        None
+    }
+}
+
 /// What an atomic is, without what changes when it is sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Operation {

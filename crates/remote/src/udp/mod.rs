@@ -35,7 +35,8 @@ pub mod wire;
 
 pub use address::{Network, NetworkError};
 pub use key::Key;
+pub(crate) use region::{Granted, Offered};
 pub use region::{UdpOptions, UdpRegion};
 pub use responder::{
-    BeforeRead, CarryOut, REALTIME_SHARE, Responder, ResponderOptions, ResponderStats,
+    BeforeRead, CarryOut, Connect, REALTIME_SHARE, Responder, ResponderOptions, ResponderStats,
 };

@@ -16,7 +16,10 @@ use super::Key;
 use super::nonces::Nonces;
 use super::sequences::{RENEWALS_MAX, Sequences, Settled};
 use super::socket;
-use super::wire::{MESSAGE_BYTES_MAX, Reply, Request, Status, Verb, message_bytes};
+use super::wire::{
+    CONNECT_BYTES, CONNECT_LINES, HEADER_BYTES, MESSAGE_BYTES_MAX, Reply, Request, Status, Verb,
+    message_bytes,
+};
 use crate::clock;
 use crate::memory::{WORDS, random};
 use crate::region::{Read, Refusal, Region, RegionError, check_lines};
@@ -67,6 +70,20 @@ struct Answer {
     received_at: Timestamp,
 }
 
+/// An offer to connect over RDMA that was sent, and not waited for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Offered {
+    request: Request,
+    pub(crate) sent_at: Timestamp,
+}
+
+/// What a node grants to an offer, as bytes, and what its answer tells besides.
+#[derive(Debug)]
+pub(crate) struct Granted {
+    pub(crate) reply: Reply,
+    pub(crate) grant: [u8; CONNECT_BYTES],
+}
+
 /// What went wrong while an answer was waited for.
 #[derive(Default)]
 struct Troubles {
@@ -115,7 +132,7 @@ impl UdpRegion {
     }
 
     /// Sends the request until an answer comes, which is left in `self.message`.
-    fn exchange(&mut self, mut request: Request) -> Result<Answer, RegionError> {
+    fn exchange(&mut self, mut request: Request, body: &[u8]) -> Result<Answer, RegionError> {
         let tries = (self.options.tries as usize).clamp(1, TRIES_MAX);
         let mut sent = Vec::with_capacity(tries);
         let mut troubles = Troubles::default();
@@ -123,7 +140,7 @@ impl UdpRegion {
             request.nonce = self.nonces.draw()?;
             let now = clock::now();
             sent.push((request.nonce, now));
-            if let Err(error) = self.send(&request) {
+            if let Err(error) = self.send(&request, body) {
                 troubles.refused = Some(error);
             }
             let deadline = now + self.options.wait;
@@ -164,12 +181,11 @@ impl UdpRegion {
         same.then_some((reply, *sent_at))
     }
 
-    fn send(&mut self, request: &Request) -> io::Result<()> {
+    fn send(&mut self, request: &Request, body: &[u8]) -> io::Result<()> {
         let message = &mut self.message[..message_bytes(request.lines)];
         message.fill(0);
-        if let Some(header) = message.first_chunk_mut() {
-            request.encode(&self.key, header);
-        }
+        message[HEADER_BYTES..][..body.len()].copy_from_slice(body);
+        request.encode_message(&self.key, message);
         self.socket.send(message).map(drop)
     }
 
@@ -211,6 +227,101 @@ impl UdpRegion {
         }
     }
 
+    /// The next request to connect.
+    fn offer(&mut self) -> Request {
+        Request {
+            verb: Verb::Connect,
+            sequence: self.sequences.next(clock::now()),
+            ..Request::read(CONNECT_LINES, self.initiator, 0)
+        }
+    }
+
+    /// Offers the node to connect over RDMA, and waits for what it grants.
+    pub(crate) fn connect_rdma(
+        &mut self,
+        offer: &[u8; CONNECT_BYTES],
+    ) -> Result<Granted, RegionError> {
+        let mut renewals = 0;
+        loop {
+            let request = self.offer();
+            let Answer { reply, .. } = self.exchange(request, offer)?;
+            let refusal = match reply.status {
+                Status::Done => return Ok(self.granted(reply)),
+                Status::TooOld => Refusal::TooOld,
+                Status::Stale => Refusal::Stale,
+                Status::TooNew => {
+                    self.sequences.forget_last();
+                    Refusal::TooNew
+                }
+                Status::NoDevice => return Err(RegionError::Refused(Refusal::NoDevice)),
+                Status::NoQueuePair => return Err(RegionError::Refused(Refusal::NoQueuePair)),
+                Status::NoWord
+                | Status::Epoch
+                | Status::Full
+                | Status::Absent
+                | Status::Torn
+                | Status::WordsElsewhere
+                | Status::BadOffer
+                | Status::Other(_) => {
+                    let number = reply.status.number();
+                    return Err(RegionError::Refused(Refusal::Other(number)));
+                }
+            };
+            // The node's clock is known by its answer.
+            if renewals == RENEWALS_MAX {
+                return Err(RegionError::Refused(refusal));
+            }
+            renewals += 1;
+        }
+    }
+
+    /// Sends an offer again without waiting for what becomes of it.
+    pub(crate) fn renew_rdma(
+        &mut self,
+        offer: &[u8; CONNECT_BYTES],
+    ) -> Result<Offered, RegionError> {
+        let mut request = self.offer();
+        request.nonce = self.nonces.draw()?;
+        let sent_at = clock::now();
+        // If it is lost, the next one says the same.
+        self.send(&request, offer).ok();
+        Ok(Offered { request, sent_at })
+    }
+
+    /// What the node grants to an offer, if its answer has come by now.
+    pub(crate) fn renewed(&mut self, offered: &Offered) -> Option<Granted> {
+        let sent = [(offered.request.nonce, offered.sent_at)];
+        for _ in 0..LATE_MAX {
+            let length = self.socket.recv(&mut self.message).ok()?;
+            let found = self.answer(length, &offered.request, &sent, &mut 0);
+            if let Some((reply, sent_at)) = found {
+                let Answer { reply, .. } = self.learn(reply, 1, sent_at);
+                return (reply.status == Status::Done).then(|| self.granted(reply));
+            }
+        }
+        None
+    }
+
+    /// The grant that stands in `self.message`, behind this header.
+    fn granted(&self, reply: Reply) -> Granted {
+        let mut grant = [0; CONNECT_BYTES];
+        grant.copy_from_slice(&self.message[HEADER_BYTES..][..CONNECT_BYTES]);
+        Granted { reply, grant }
+    }
+
+    /// The node's clock as far as known, ns.
+    pub(crate) fn node_clock(&self, now: Timestamp) -> u64 {
+        self.sequences.node_clock(now)
+    }
+
+    /// The address of this host from which the node is reached.
+    pub(crate) fn local_address(&self) -> Result<std::net::IpAddr, RegionError> {
+        let own = self.socket.local_addr();
+        Ok(own
+            .map_err(RegionError::io("look at a socket's address"))?
+            .ip())
+    }
+
     /// Carries an atomic out that is numbered as one of `since`, or else of now.
     fn atomic(&mut self, op: WordOp, since: Option<Timestamp>) -> Result<u64, RegionError> {
         let (verb, word, operand, expected) = match op {
@@ -240,7 +351,7 @@ impl UdpRegion {
                 expected,
                 ..Request::read(0, self.initiator, 0)
             };
-            let Answer { reply, sent, .. } = self.exchange(request)?;
+            let Answer { reply, sent, .. } = self.exchange(request, &[])?;
             match self.sequences.settle(&reply, word, sent) {
                 Settled::Done(held) => return Ok(held),
                 Settled::Renew(Refusal::TooOld) if since.is_some() => {
@@ -261,7 +372,7 @@ impl Region for UdpRegion {
             sequence: self.sequences.node_clock(clock::now()),
             ..Request::read(lines as u8, self.initiator, 0)
         };
-        let answer = self.exchange(request)?;
+        let answer = self.exchange(request, &[])?;
         let mut read = Read::empty(lines, answer.sent_at)?;
         read.received_at = answer.received_at;
         read.node_now_ns = Some(answer.reply.node_now_ns);
@@ -278,6 +389,10 @@ impl Region for UdpRegion {
             | Status::Full
             | Status::TooOld
             | Status::TooNew
+            | Status::NoDevice
+            | Status::NoQueuePair
+            | Status::WordsElsewhere
+            | Status::BadOffer
             | Status::Other(_) => {
                 let number = answer.reply.status.number();
                 return Err(RegionError::Refused(Refusal::Other(number)));

@@ -29,7 +29,7 @@ use tidegate_core::time::Timestamp;
 use super::Key;
 use super::address::Network;
 use super::socket;
-use super::wire::{DropReason, Request, Status};
+use super::wire::{CONNECT_BYTES, DropReason, Request, Status};
 use crate::memory::RegionMemory;
 use crate::privilege::CapabilitySet;
 use crate::realtime::{self, RealtimeRefused};
@@ -80,6 +80,22 @@ pub trait CarryOut: fmt::Debug + Send {
     fn carry_out(&mut self, request: &Request) -> io::Result<(Status, u64)>;
 }
 
+/// What connects front-ends over RDMA.
+pub trait Connect: fmt::Debug + Send {
+    /// Takes an offer up, or has taken it up before; leaves the grant in `grant` if it says that it is done. The offer was
+    /// made with one of the node's keys, and lately by the node's clock. Anything else that it says may be hostile.
+    ///
+    /// It runs on the responder's thread, and all answers of the batch wait for it: some hundred microseconds, once for each
+    /// front-end.
+    fn connect(
+        &mut self,
+        request: &Request,
+        offer: &[u8; CONNECT_BYTES],
+        grant: &mut [u8; CONNECT_BYTES],
+        now: Timestamp,
+    ) -> Status;
+}
+
 /// What a responder serves, and to which front-ends.
 #[derive(Debug)]
 pub struct ResponderOptions {
@@ -104,6 +120,8 @@ pub struct ResponderOptions {
     pub before_read: Option<BeforeRead>,
     /// What carries atomics out, if the region's words are not its own.
     pub atomics: Option<Box<dyn CarryOut>>,
+    /// What connects front-ends over RDMA, if the node serves that.
+    pub connect: Option<Box<dyn Connect>>,
 }
 
 impl ResponderOptions {
@@ -119,6 +137,7 @@ impl ResponderOptions {
             gather: Duration::ZERO,
             before_read: None,
             atomics: None,
+            connect: None,
         }
     }
 }
@@ -143,8 +162,10 @@ pub struct ResponderStats {
     pub atomics: u64,
     /// Atomics that came again and got the answer that was kept.
     pub repeated: u64,
-    /// Atomics refused: of another time or epoch, stale, or of too many initiators.
+    /// Atomics and offers refused: of another time or epoch, stale, or of too many initiators.
     pub refused: u64,
+    /// Offers to connect over RDMA that were taken up, or said again that their front-ends still read.
+    pub connected: u64,
     /// Answers that could not be sent.
     pub unsent: u64,
     /// Times that the system gave no datagrams for a reason other than that there were none, or that
@@ -177,6 +198,7 @@ struct ResponderCounters {
     atomics: AtomicU64,
     repeated: AtomicU64,
     refused: AtomicU64,
+    connected: AtomicU64,
     unsent: AtomicU64,
     faults: AtomicU64,
     limited: AtomicU64,
@@ -256,6 +278,7 @@ impl Responder {
             atomics: read(&counters.atomics),
             repeated: read(&counters.repeated),
             refused: read(&counters.refused),
+            connected: read(&counters.connected),
             unsent: read(&counters.unsent),
             faults: read(&counters.faults),
             limited: read(&counters.limited),

@@ -88,6 +88,11 @@ impl Sequences {
         Some(next)
     }
 
+    /// The node's clock has begun anew: numbers of before bind no more.
+    pub(crate) fn forget_last(&mut self) {
+        self.last = 0;
+    }
+
     /// Sequence of the last atomic.
     #[cfg(test)]
     pub(crate) fn last(&self) -> u64 {
@@ -115,7 +120,13 @@ impl Sequences {
             }
             Status::NoWord => Settled::Lost(RegionError::Refused(Refusal::Word(word))),
             Status::Full => Settled::Lost(RegionError::Refused(Refusal::Full)),
-            Status::Absent | Status::Torn | Status::Other(_) => {
+            Status::WordsElsewhere => Settled::Lost(RegionError::Refused(Refusal::WordsElsewhere)),
+            Status::Absent
+            | Status::Torn
+            | Status::NoDevice
+            | Status::NoQueuePair
+            | Status::BadOffer
+            | Status::Other(_) => {
                 let number = reply.status.number();
                 Settled::Lost(RegionError::Refused(Refusal::Other(number)))
             }

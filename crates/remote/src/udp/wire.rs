@@ -8,8 +8,8 @@
 //! |---|---|---|
 //! | 0 | magic "TGRQ" | magic "TGRP" |
 //! | 4 | version, 2 | version, 2 |
-//! | 5 | verb: 1 read, 2 compare-and-swap, 3 fetch-and-add | the same |
-//! | 6 | lines to read; 0 for an atomic | the same |
+//! | 5 | verb: 1 read, 2 compare-and-swap, 3 fetch-and-add, 4 connect | the same |
+//! | 6 | lines to read; 0 for an atomic, 2 to connect | the same |
 //! | 7 | flags, 0 | status, see [`Status`] |
 //! | 8 | initiator: random, another one for each node that a front-end asks | the same |
 //! | 16 | sequence: the node's clock as the initiator knows it from earlier answers, ns, and greater than before; 0: not yet | the same |
@@ -17,7 +17,8 @@
 //! | 32 | word u16 (of a read [`TRIAL`] or 0), key number u16, epoch u32 | node's clock when it answered, ns |
 //! | 40 | operand: new value, or what to add | value that the word held; of word 0 for a read |
 //! | 48 | expected value of a compare-and-swap | readers u32, epoch u32 |
-//! | 56 | MAC of the node's number and bytes 0 .. 56 | MAC of the node's number, bytes 0 .. 56 and 64 .. end |
+//! | 56 | MAC of the node's number and bytes 0 .. 56, to connect also 64 .. end | MAC of the node's number, bytes 0 .. 56 and 64 .. end |
+//! | 64 | zeros; to connect the offer of `rdma::exchange` | lines; to connect the grant of `rdma::exchange` |
 //!
 //! The epoch names one life of the responder: an atomic of another life is not carried out.
 //! A flag that is not zero belongs to a newer version: such a request is thrown away.
@@ -31,6 +32,10 @@ use super::Key;
 pub const HEADER_BYTES: usize = 64;
 /// Most bytes of a message: a header and a whole record, which fits one Ethernet frame.
 pub const MESSAGE_BYTES_MAX: usize = HEADER_BYTES + LINES_MAX * LINE_BYTES;
+/// Bytes of what is said behind the header to be connected over RDMA, both ways.
+pub const CONNECT_BYTES: usize = CONNECT_LINES as usize * LINE_BYTES;
+/// The same, as lines.
+pub const CONNECT_LINES: u8 = 2;
 /// Version of this layout.
 pub const VERSION: u8 = 2;
 /// Word of a read that tries whether its key is known: where it is not, that is no fault.
@@ -55,13 +60,19 @@ pub enum Verb {
     CompareAndSwap = 2,
     /// Fetch a word and add to it.
     FetchAndAdd = 3,
+    /// Connect two queue pairs, so that the other verbs go over RDMA. The kernel's programs leave it to a process.
+    Connect = 4,
 }
 
 impl Verb {
     fn from_number(number: u8) -> Option<Self> {
-        [Self::Read, Self::CompareAndSwap, Self::FetchAndAdd]
-            .into_iter()
-            .find(|verb| *verb as u8 == number)
+        let known = [
+            Self::Read,
+            Self::CompareAndSwap,
+            Self::FetchAndAdd,
+            Self::Connect,
+        ];
+        known.into_iter().find(|verb| *verb as u8 == number)
     }
 
     /// Whether so many lines go with it.
@@ -69,6 +80,15 @@ impl Verb {
         match self {
             Self::Read => (1..=LINES_MAX).contains(&usize::from(lines)),
             Self::CompareAndSwap | Self::FetchAndAdd => lines == 0,
+            Self::Connect => lines == CONNECT_LINES,
+        }
+    }
+
+    /// What of a request's body its MAC covers: padding means nothing.
+    fn signed(self, body: &[u8]) -> &[u8] {
+        match self {
+            Self::Read | Self::CompareAndSwap | Self::FetchAndAdd => &[],
+            Self::Connect => body,
         }
     }
 }
@@ -96,12 +116,20 @@ pub enum Status {
     /// The sequence lies ahead of the node's clock, which the answer tells. Not carried out yet:
     /// a copy may be, once its time has come.
     TooNew,
+    /// The node has no RDMA device, or does not use it.
+    NoDevice,
+    /// The node keeps no more queue pairs. Not connected.
+    NoQueuePair,
+    /// The words are served over another transport. Not carried out.
+    WordsElsewhere,
+    /// The offer is none that a node can take up. Not connected.
+    BadOffer,
     /// One of a newer version.
     Other(u8),
 }
 
 impl Status {
-    const KNOWN: [Self; 9] = [
+    const KNOWN: [Self; 13] = [
         Self::Done,
         Self::NoWord,
         Self::Stale,
@@ -111,6 +139,10 @@ impl Status {
         Self::Torn,
         Self::TooOld,
         Self::TooNew,
+        Self::NoDevice,
+        Self::NoQueuePair,
+        Self::WordsElsewhere,
+        Self::BadOffer,
     ];
 
     /// As it stands in the answer.
@@ -125,6 +157,10 @@ impl Status {
             Self::Torn => 6,
             Self::TooOld => 7,
             Self::TooNew => 8,
+            Self::NoDevice => 9,
+            Self::NoQueuePair => 10,
+            Self::WordsElsewhere => 11,
+            Self::BadOffer => 12,
             Self::Other(number) => number,
         }
     }
@@ -228,10 +264,26 @@ impl Request {
         }
     }
 
-    /// Writes the header. The padding, up to [`message_bytes`], is the caller's: zeros.
+    /// Writes the header. The padding, up to [`message_bytes`], is the caller's: zeros. A request to connect has a body,
+    /// see [`Self::encode_message`].
     pub fn encode(&self, key: &Key, header: &mut [u8; HEADER_BYTES]) {
+        debug_assert!(self.verb != Verb::Connect, "its body is signed too");
+        self.sign(key, header, &[]);
+    }
+
+    /// Writes the header before the body, which stands in `message` already: zeros, or an offer. `message` is as long
+    /// as [`message_bytes`] says.
+    pub fn encode_message(&self, key: &Key, message: &mut [u8]) {
+        let Some((header, body)) = message.split_first_chunk_mut::<HEADER_BYTES>() else {
+            debug_assert!(false, "a message holds a header");
+            return;
+        };
+        self.sign(key, header, body);
+    }
+
+    fn sign(&self, key: &Key, header: &mut [u8; HEADER_BYTES], body: &[u8]) {
         self.encode_unsigned(key.id(), header);
-        let mac = key.mac(&[&header[..MAC_AT]]);
+        let mac = key.mac(&[&header[..MAC_AT], self.verb.signed(body)]);
         put(header, MAC_AT, mac);
     }
 
@@ -261,6 +313,7 @@ impl Request {
     /// given too.
     pub fn decode(message: &[u8], keys: &[Key]) -> Result<(Self, usize), DropReason> {
         let (header, verb, lines) = look(message)?;
+        let signed = verb.signed(&message[HEADER_BYTES..]);
         let words = get(header, 32);
         let id = (words >> 16) as u16;
         let mut refused = DropReason::Key;
@@ -269,7 +322,7 @@ impl Request {
                 continue;
             }
             // Two keys may share a number: one in 65536 does.
-            if !same(key.mac(&[&header[..MAC_AT]]), get(header, MAC_AT)) {
+            if !same(key.mac(&[&header[..MAC_AT], signed]), get(header, MAC_AT)) {
                 refused = DropReason::Mac;
                 continue;
             }

@@ -3,6 +3,7 @@
 pub(crate) mod kernel;
 #[expect(dead_code, reason = "its other users use the rest")]
 pub(crate) mod namespaces;
+pub(crate) mod rdma;
 
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
@@ -27,10 +28,14 @@ pub(crate) const IMPATIENT: UdpOptions = UdpOptions {
 };
 /// An answer that has not come by then is lost.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
-const ANY_PORT: &str = "127.0.0.1:0";
+pub(crate) const ANY_PORT: &str = "127.0.0.1:0";
 
 /// A node of one transport.
 pub(crate) trait Node {
+    /// Whether this kind of node can be here; says why not.
+    fn is_possible() -> bool {
+        true
+    }
     fn start() -> Self;
     /// A handle as a front-end would hold it; each is an initiator of its own.
     fn handle(&self) -> Box<dyn Region + Send>;
@@ -52,7 +57,7 @@ pub(crate) trait Words: Sized {
 
 impl<N: Node> Words for N {
     fn begin() -> Option<Self> {
-        Some(N::start())
+        N::is_possible().then(N::start)
     }
     fn initiator(&self) -> Box<dyn Region + Send> {
         self.handle()

@@ -230,6 +230,9 @@ fn run(args: AgentArgs, output: Output) -> Result<(), Failure> {
         reports::start(&reports, &config.allow, node, &load, output)?
     };
     tell("started", &agent, &names, output);
+    if let Some(why) = agent.rdma_fault() {
+        output.event("rdma", &format!("{why} It serves UDP alone."));
+    }
     let reporting = !reported.is_empty();
     for text in reported {
         output.event("report", &text);

@@ -11,11 +11,11 @@ use tidegate_remote::udp::Key;
 use tidegate_remote::udp::key_file::Master;
 use toml::de::DeValue;
 
-use super::NodeRead;
 use super::apis::{ConsulFile, KubernetesFile};
 use super::file::{AGENT_PORT, CapacityFile, WEIGHT_MAX, WEIGHT_MIN, defaults};
 use super::problem::{Problem, Problems};
 use super::setting::{At, Encoded, Raw, Setting, names, quoted, table, wrong_type};
+use super::{NodeRead, UseRdma};
 
 /// Time between two looks at a file, if nothing else is said.
 pub(super) const FILE_REFRESH: Duration = Duration::from_secs(1);
@@ -78,13 +78,14 @@ table! {
 table! {
     /// How the load of a source's nodes is read.
     pub(crate) struct DiscoverLoadFile {
-        /// `auto` is `udp` where a key is given here or in `[load]`, else `none`.
+        /// `auto` is `rdma` where a key is given here or in `[load]`, which is `udp` on a host without an RDMA device and of nodes
+        /// that serve nothing over RDMA; else `none`.
         transport: DiscoverTransportName = DiscoverTransportName::Auto;
-        /// udp: the port of the agents, on their nodes' addresses.
+        /// udp, rdma: the port of the agents, on their nodes' addresses.
         port: u32 = u32::from(AGENT_PORT), in 1..=65_535;
-        /// udp: file with masters, or with the key of `key_name`, other than those of `[load]`. Relative to this file.
+        /// udp, rdma: file with masters, or with the key of `key_name`, other than those of `[load]`. Relative to this file.
         key_file: Option<PathBuf> = None;
-        /// udp: the name in the key that all its agents have. Not set: each has the key of its node's name.
+        /// udp, rdma: the name in the key that all its agents have. Not set: each has the key of its node's name.
         key_name: Option<String> = None;
     }
 }
@@ -96,6 +97,8 @@ names! {
         Auto = "auto",
         /// Asking the nodes' agents over UDP.
         Udp = "udp",
+        /// Reading the agents' memory by RDMA, and asking them over UDP while that cannot be ([rdma.md](rdma.md)).
+        Rdma = "rdma",
         /// Not at all.
         None = "none",
     }
@@ -173,6 +176,8 @@ pub(crate) enum ReadPlan {
         port: u16,
         /// With which keys.
         keys: PlannedKeys,
+        /// Whether its memory is read instead where that can be.
+        rdma: UseRdma,
     },
 }
 
@@ -193,7 +198,8 @@ impl ReadPlan {
     pub(crate) fn of(&self, name: &str, ip: IpAddr) -> NodeRead {
         match self {
             Self::Fixed(read) => read.clone(),
-            Self::Agent { port, keys } => NodeRead::Udp {
+            Self::Agent { port, keys, rdma } => NodeRead::Udp {
+                rdma: *rdma,
                 address: SocketAddr::new(ip, *port),
                 keys: match keys {
                     PlannedKeys::Same(keys) => keys.clone(),

@@ -359,15 +359,16 @@ impl NodeFile {
 table! {
     /// How one node's load is read.
     pub(crate) struct NodeLoadFile {
-        /// `auto` is `udp` where a key is given here or in `[load]`, else `none`.
+        /// `auto` is `rdma` where a key is given here or in `[load]`, which is `udp` on a host without an RDMA device and of a node
+        /// that serves nothing over RDMA; else `none`.
         transport: TransportName = TransportName::Auto;
-        /// udp, snmp, agent_check: where the node's agent answers. By default port 9901 of the node's host, or port 161;
+        /// udp, rdma, snmp, agent_check: where the node's agent answers. By default port 9901 of the node's host, or port 161;
         /// agent_check needs it. orca: where reports are streamed.
         address: Option<SocketAddr> = None;
-        /// udp: file with this node's key, or with masters other than those of `[load]`. Relative to this
+        /// udp, rdma: file with this node's key, or with masters other than those of `[load]`. Relative to this
         /// file.
         key_file: Option<PathBuf> = None;
-        /// udp: the name in the agent's key, where it is not this node's: nodes on one host that share an
+        /// udp, rdma: the name in the agent's key, where it is not this node's: nodes on one host that share an
         /// agent share its key.
         key_name: Option<String> = None;
         /// shm: the name under which the agent on this host publishes. Only an agent of root or of
@@ -408,6 +409,8 @@ names! {
         Auto = "auto",
         /// Asking the node's agent over UDP.
         Udp = "udp",
+        /// Reading the agent's memory by RDMA, and asking it over UDP while that cannot be ([rdma.md](rdma.md)).
+        Rdma = "rdma",
         /// Shared memory with an agent on this host.
         Shm = "shm",
         /// Asking an agent of SNMP: `snmpd`, or a device's own.
@@ -421,7 +424,7 @@ names! {
         /// Not at all: own requests in flight and latencies decide.
         None = "none",
     }
-    later { "xdp", "rdma" }
+    later { "xdp" }
 }
 
 names! {
@@ -467,7 +470,7 @@ table! {
         /// File with this node's keys (`tidegate key derive`), with any of which front-ends may ask. Only
         /// its owner may have access to it (mode 0600). Relative to this file.
         key_file: PathBuf;
-        /// Shortest time between two samples: there are two of them between two reads of a front-end, and one each 100 ms while none reads. KLM-2005 used 50ms.
+        /// Shortest time between two samples: there are two of them between two reads of a front-end, and one each 100 ms while none reads; all the time while a front-end reads over RDMA, which is not seen here. KLM-2005 used 50ms.
         interval: Duration = ms(1), in INTERVAL_MIN..=INTERVAL_MAX;
         /// Also publish in shared memory under this name, for front-ends on the same host (a path
         /// like `/dev/shm/tidegate`: a socket there hands the memory out, to root and to this
@@ -491,6 +494,11 @@ table! {
         rungs: Vec<At<String>> = Vec::new();
         /// Networks that are listened to, such as `10.0.0.0/8`. Empty: all.
         allow: Vec<At<String>> = Vec::new();
+        /// Let front-ends read the record by RDMA, beside UDP: with the card of this host whose address is that of `listen`, or any.
+        /// Without one the agent warns and serves UDP alone ([rdma.md](rdma.md)).
+        rdma: bool = false;
+        /// Front-ends that may be connected over RDMA at once.
+        rdma_queue_pairs: u32 = 256, in 1..=4096;
         /// What is done when the node moves to another site.
         moves: Option<AgentMovesFile> = None;
         /// How the agent asks services of its own host whether they are well, one way or several; front-ends send the node no

@@ -239,6 +239,8 @@ pub(crate) enum NodeRead {
         address: SocketAddr,
         /// The node's keys: the one to ask with, and those before it.
         keys: Vec<Key>,
+        /// Whether its memory is read instead where that can be.
+        rdma: UseRdma,
     },
     /// From a shared file.
     Shm {
@@ -254,7 +256,30 @@ pub(crate) enum NodeRead {
     },
 }
 
+/// Whether a node is read by RDMA where that can be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum UseRdma {
+    /// Not at all.
+    #[default]
+    Never,
+    /// It is as well without.
+    IfAny,
+    /// An operator has asked for it, and is to hear why it is not.
+    Wanted,
+}
+
 impl NodeRead {
+    /// Whether an operator has asked for RDMA.
+    pub(crate) fn wants_rdma(&self) -> bool {
+        matches!(
+            self,
+            Self::Udp {
+                rdma: UseRdma::Wanted,
+                ..
+            }
+        )
+    }
+
     /// Whether it comes from a region, in which words are as well.
     pub(crate) fn has_region(&self) -> bool {
         matches!(self, Self::Udp { .. } | Self::Shm { .. })

@@ -45,7 +45,7 @@ use super::setting::{At, unknown_name};
 use super::tls::ProtocolName;
 use super::values::Auto;
 use super::{
-    Config, FrontEnd, NodeRead, Resource, Secrets, Source, culprits, notes, parse_rung,
+    Config, FrontEnd, NodeRead, Resource, Secrets, Source, UseRdma, culprits, notes, parse_rung,
     parse_scope, site, throttle,
 };
 use crate::token::Token;
@@ -180,6 +180,10 @@ impl Checker<'_> {
             realtime_share: file.realtime_share.value,
             rungs: self.rungs(&file.rungs.value)?,
             allow: self.networks(&file.allow.value)?,
+            rdma: file
+                .rdma
+                .value
+                .then_some(file.rdma_queue_pairs.value as usize),
             ..AgentConfig::new(keys?)
         })
     }
@@ -722,6 +726,7 @@ pub(super) fn overlapping(before: &At<SocketAddr>, again: &At<SocketAddr>) -> Pr
 /// How the load of nodes is read that the file does not name: from their agents, if there is a key for them.
 fn usual_read(shared: Option<Vec<Master>>) -> ReadPlan {
     shared.map_or(ReadPlan::NONE, |masters| ReadPlan::Agent {
+        rdma: UseRdma::IfAny,
         port: AGENT_PORT,
         keys: PlannedKeys::Derived(masters),
     })

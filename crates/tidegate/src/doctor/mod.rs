@@ -16,6 +16,7 @@
 //! | `reports` | what an agent needs for its reports: watched processes, the host's `snmpd` |
 //! | `nodes` | which nodes and agents answer |
 //! | `checks` | what each node answers to its site's checks, and services of this host to the agent's |
+//! | `rdma` | the library, the devices and what they may do |
 //! | `reported` | what is read of nodes whose load other programs report |
 //!
 //! Failure case: a limit or a privilege of the shell is not that of a service. Each line says what it looked at.
@@ -28,6 +29,7 @@ mod kernel;
 mod machine;
 mod nodes;
 mod ports;
+mod rdma;
 mod reported;
 mod reports;
 
@@ -43,6 +45,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 pub(crate) use folders::{acme_note, log_note, state_note};
 use machine::Machine;
+pub(crate) use rdma::note as rdma_note;
 
 /// What helps where nodes do not come.
 const SOURCE_REMEDY: &str =
@@ -151,6 +154,7 @@ fn examine(file: Option<&Path>) -> Vec<Diagnosis> {
     let Some(file) = file else {
         let mut all = kernel::of_host(&machine);
         all.extend(kernel::of_agent(&machine, &AgentConfig::new(Vec::new())));
+        all.extend(rdma::examine(&machine, None, None));
         return all;
     };
     let Ok(config) = Config::load(file) else {
@@ -169,6 +173,8 @@ fn examine(file: Option<&Path>) -> Vec<Diagnosis> {
     let noted = config.notes.iter();
     all.extend(noted.map(|it| Diagnosis::warn("configuration", it, "see docs/config.md")));
     all.extend(kernel::of_host(&machine));
+    let (agent, front_end) = (config.agent.as_ref(), config.front_end.as_ref());
+    all.extend(rdma::examine(&machine, agent, front_end));
     all.extend(folders::examine(&config, file));
     if let Some(agent) = &config.agent {
         all.extend(kernel::of_agent(&machine, agent));

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use tidegate_core::load::Rung;
 use tidegate_core::record::LINES_MAX;
+use tidegate_remote::rdma::{RdmaOptions, RdmaRegion};
 use tidegate_remote::shm::ShmRegion;
 use tidegate_remote::udp::{UdpOptions, UdpRegion};
 use tidegate_remote::{Region, RegionError};
 
 use super::{Diagnosis, at_once, reported};
-use crate::config::{FrontEnd, MovesEngine, NodeRead};
+use crate::config::{FrontEnd, MovesEngine, NodeRead, UseRdma};
 
 /// Longest wait for a connection.
 const CONNECT: Duration = Duration::from_secs(1);
@@ -19,6 +20,10 @@ const CONNECT: Duration = Duration::from_secs(1);
 const READ: UdpOptions = UdpOptions {
     wait: Duration::from_millis(300),
     tries: 3,
+};
+/// Longest wait for a card.
+const CARD: RdmaOptions = RdmaOptions {
+    wait: Duration::from_millis(300),
 };
 /// What the home of moves' words is called here.
 const HOME: &str = "the home of moves";
@@ -75,16 +80,25 @@ fn ask(node: &Asked<'_>) -> Vec<Diagnosis> {
         let connected = TcpStream::connect_timeout(&address, CONNECT);
         of_server(node.name, address, connected.map(drop))
     });
+    let mut one_sided = None;
     let loads = match node.read {
         // They come with requests: the running front-end alone sees them.
         NodeRead::None | NodeRead::Responses { .. } => None,
         NodeRead::Reported(source) => Some(reported::ask(node.name, source)),
-        NodeRead::Udp { address, keys } => {
-            let read = match keys.first() {
-                Some(key) => UdpRegion::connect(*address, key.clone(), READ),
-                None => return serves.into_iter().collect(),
+        NodeRead::Udp {
+            address,
+            keys,
+            rdma,
+        } => {
+            let Some(key) = keys.first() else {
+                return serves.into_iter().collect();
             };
-            let read = read.and_then(|mut region| read_load(&mut region));
+            let connect = || UdpRegion::connect(*address, key.clone(), READ);
+            let read = connect().and_then(|mut region| read_load(&mut region));
+            if read.is_ok() && *rdma != UseRdma::Never {
+                let read = connect().and_then(|wire| read_load(&mut RdmaRegion::new(wire, CARD)));
+                one_sided = of_rdma(node.name, *rdma, read);
+            }
             Some(of_load(node.name, &address.to_string(), read))
         }
         NodeRead::Shm { path } => {
@@ -92,7 +106,7 @@ fn ask(node: &Asked<'_>) -> Vec<Diagnosis> {
             Some(of_load(node.name, &path.display().to_string(), read))
         }
     };
-    serves.into_iter().chain(loads).collect()
+    serves.into_iter().chain(loads).chain(one_sided).collect()
 }
 
 fn read_load(region: &mut dyn Region) -> Result<Answer, RegionError> {
@@ -102,6 +116,29 @@ fn read_load(region: &mut dyn Region) -> Result<Answer, RegionError> {
         rung: Rung::from_number(record.rung),
         took: read.received_at.since(read.sent_at),
     })
+}
+
+/// Whether a load is read over RDMA; nothing where that may be and this host cannot do it.
+fn of_rdma(name: &str, rdma: UseRdma, read: Result<Answer, RegionError>) -> Option<Diagnosis> {
+    const CHECK: &str = "rdma";
+    let why = match read {
+        Ok(Answer { took, .. }) => {
+            let ms = took.as_secs_f64() * 1000.0;
+            let text = format!("the load of {name} is read over RDMA within {ms:.2} ms");
+            return Some(Diagnosis::ok(CHECK, text));
+        }
+        Err(why) => why,
+    };
+    let text = format!("the load of {name} is read over UDP and not over RDMA: {why}");
+    match rdma {
+        UseRdma::Wanted => Some(Diagnosis::warn(
+            CHECK,
+            text,
+            "`rdma = true` in [agent] there, and a device here and there that reach each other: docs/rdma.md",
+        )),
+        UseRdma::IfAny if matches!(why, RegionError::NoDevice(_)) => None,
+        UseRdma::IfAny | UseRdma::Never => Some(Diagnosis::ok(CHECK, text)),
+    }
 }
 
 fn of_server(name: &str, address: SocketAddr, connected: std::io::Result<()>) -> Diagnosis {
@@ -146,8 +183,9 @@ fn of_load(name: &str, place: &str, read: Result<Answer, RegionError>) -> Diagno
         | RegionError::Record(_)
         | RegionError::Foreign { .. }
         | RegionError::Owned(_)
+        | RegionError::NoDevice(_)
         | RegionError::Io { .. } => {
-            "start the agent there, with a key that is made for its name, of this version, and open UDP port 9901 to this \
+            "start the agent there, with a key that is made for its name, of this version, and open its UDP port to this \
              host; until then own requests and latencies decide"
         }
     };
@@ -183,7 +221,18 @@ mod tests {
         let silent = of_load("n1", "x", Err(RegionError::Timeout { tries: 3 }));
         assert_eq!((wrong.level, silent.level), (Level::Warn, Level::Warn));
         assert!(wrong.remedy.unwrap().contains("key derive"));
-        assert!(silent.remedy.unwrap().contains("9901"));
+        assert!(silent.remedy.unwrap().contains("open its UDP port"));
+    }
+
+    #[test]
+    fn why_a_load_is_not_read_over_rdma_is_said_where_it_is_worth_a_word() {
+        let lacking = || Err(RegionError::NoDevice("none".into()));
+        let refused = || Err(RegionError::Refused(tidegate_remote::Refusal::NoDevice));
+        assert_eq!(of_rdma("n1", UseRdma::IfAny, lacking()), None);
+        let level = |rdma, read| of_rdma("n1", rdma, read).unwrap().level;
+        assert_eq!(level(UseRdma::IfAny, refused()), Level::Ok);
+        assert_eq!(level(UseRdma::Wanted, refused()), Level::Warn);
+        assert_eq!(level(UseRdma::Wanted, lacking()), Level::Warn);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! From the configuration to what the data plane and the reader start with.
 
 use tidegate_proxy::{ProxyConfig, RequestConfig};
-use tidegate_remote::reader::ReaderOptions;
+use tidegate_remote::reader::{ONE_SIDED_TIMEOUT, ReaderOptions};
 use tidegate_remote::{allocator, clock};
 
 use crate::config::FrontEnd;
@@ -16,6 +16,7 @@ pub(super) fn reader_options(front_end: &FrontEnd) -> ReaderOptions {
         interval: front_end.interval,
         budget: front_end.pace.budget,
         timeout: front_end.timeout,
+        one_sided_timeout: ONE_SIDED_TIMEOUT,
         realtime: front_end.realtime,
     }
 }

@@ -9,7 +9,7 @@ use tidegate_core::load::LoadTable;
 use tidegate_core::steer::ServerDemand;
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{NodeId, SoftLimits};
-use tidegate_remote::reader::{ReaderError, ReaderOptions};
+use tidegate_remote::reader::{ONE_SIDED_TIMEOUT, ReaderError, ReaderOptions};
 
 use super::book::NodeDemand;
 use crate::config::{FrontEnd, ReadPace};
@@ -70,6 +70,7 @@ impl Loads {
             interval: wanted.interval,
             budget: None,
             timeout: front_end.timeout,
+            one_sided_timeout: ONE_SIDED_TIMEOUT,
             realtime: front_end.realtime,
         };
         let table = Arc::new(LoadTable::new(nodes.len(), 0));

@@ -46,6 +46,7 @@ impl Network {
             transport: Transport::Udp {
                 address: socket.local_addr().unwrap(),
                 keys: keys(node),
+                rdma: false,
             },
         };
         let targets: Vec<_> = sockets.iter().enumerate().map(target).collect();
@@ -531,6 +532,7 @@ fn targets(network: &Network, nodes: &[(usize, u32)]) -> Vec<Target> {
         transport: Transport::Udp {
             address: network.nodes[node].local_addr().unwrap(),
             keys: vec![key(node)],
+            rdma: false,
         },
     };
     nodes.iter().map(target).collect()
@@ -635,7 +637,11 @@ fn nodes_of_one_agent_are_read_with_one_read_while_it_answers() {
             2 => old_key(0),
             _ => key(0),
         }];
-        target.transport = Transport::Udp { address, keys };
+        target.transport = Transport::Udp {
+            address,
+            keys,
+            rdma: false,
+        };
     }
     network.want_targets(targets.clone(), 1);
     let hour = nanos(Duration::from_secs(3600));

@@ -10,19 +10,22 @@ use tidegate_core::record::RECORD_BYTES_MAX;
 use tidegate_core::time::Timestamp;
 
 use super::guard::Guard;
-use super::{BeforeRead, CarryOut, ResponderCounters, ResponderOptions, count};
+use super::{BeforeRead, CarryOut, Connect, ResponderCounters, ResponderOptions, count};
 use crate::clock;
 use crate::memory::RegionMemory;
 use crate::memory::lines::CopyError;
 use crate::memory::presence::SIGN_EVERY;
-use crate::region::RegionError;
+use crate::region::{Refusal, RegionError};
 use crate::udp::Key;
 use crate::udp::address::Network;
 use crate::udp::batch::Batch;
-use crate::udp::initiators::{AtomicVerdict, Initiators, Readers, VerbOutcome, is_fresh};
+use crate::udp::initiators::{
+    AtomicVerdict, Initiators, Readers, VerbOutcome, is_fresh, refused_by_age,
+};
 use crate::udp::key_file::KEYS_MAX;
 use crate::udp::wire::{
-    DropReason, HEADER_BYTES, MESSAGE_BYTES_MAX, Reply, Request, Status, Verb, claim, message_bytes,
+    CONNECT_BYTES, DropReason, HEADER_BYTES, MESSAGE_BYTES_MAX, Reply, Request, Status, Verb,
+    claim, message_bytes,
 };
 
 /// Datagrams per system call.
@@ -42,6 +45,7 @@ pub(super) struct Server {
     pub(super) guard: Guard,
     gather: Duration,
     atomics: Option<Box<dyn CarryOut>>,
+    connect: Option<Box<dyn Connect>>,
     initiators: Initiators,
     readers: Readers,
     /// Those that read it through mappings, and when that was looked up.
@@ -83,6 +87,7 @@ impl Server {
             guard,
             gather: options.gather,
             atomics: options.atomics,
+            connect: options.connect,
             initiators: Initiators::default(),
             readers: Readers::default(),
             present: 0,
@@ -170,6 +175,7 @@ impl Server {
             .inspect_err(|_| self.guard.note_forged(claim, now))?;
         let fresh = is_fresh(request.sequence, now);
         self.guard.note_true(claim, now);
+        let offer = offer(&request, message);
         let message = batch.answer(slot, message_bytes(request.lines));
         let lines = &mut message[HEADER_BYTES..];
         let (outcome, readers) = match request.verb {
@@ -186,6 +192,15 @@ impl Server {
             Verb::CompareAndSwap | Verb::FetchAndAdd => {
                 let readers = self.readers.current(now);
                 let outcome = self.atomic(&request, now)?;
+                (outcome, self.with_present(readers, now))
+            }
+            Verb::Connect => {
+                let readers = match fresh {
+                    true => self.readers.note(request.initiator, now),
+                    false => self.readers.current(now),
+                };
+                let status = self.connect(&request, &offer, lines, now);
+                let outcome = VerbOutcome { status, value: 0 };
                 (outcome, self.with_present(readers, now))
             }
         };
@@ -247,6 +262,29 @@ impl Server {
         VerbOutcome { status, value }
     }
 
+    /// Connects a front-end over RDMA; leaves what it is granted behind the header.
+    fn connect(
+        &mut self,
+        request: &Request,
+        offer: &[u8; CONNECT_BYTES],
+        lines: &mut [u8],
+        now: Timestamp,
+    ) -> Status {
+        lines.fill(0);
+        let status = match (&mut self.connect, lines.first_chunk_mut()) {
+            (Some(connect), Some(grant)) => match refused_by_age(request.sequence, now) {
+                Some(status) => status,
+                None => connect.connect(request, offer, grant, now),
+            },
+            (None, _) | (_, None) => Status::NoDevice,
+        };
+        count(match status == Status::Done {
+            true => &self.counters.connected,
+            false => &self.counters.refused,
+        });
+        status
+    }
+
     /// Carries an atomic out, once, or has it done.
     fn atomic(&mut self, request: &Request, now: Timestamp) -> Result<VerbOutcome, Unanswered> {
         match &mut self.atomics {
@@ -283,7 +321,7 @@ impl Server {
                 .memory
                 .compare_and_swap(word, request.expected, operand),
             Verb::FetchAndAdd => self.memory.fetch_and_add(word, operand),
-            Verb::Read => return refused(Status::NoWord),
+            Verb::Read | Verb::Connect => return refused(Status::NoWord),
         };
         count(&self.counters.atomics);
         let outcome = match done {
@@ -291,11 +329,21 @@ impl Server {
                 status: Status::Done,
                 value,
             },
+            Err(RegionError::Refused(Refusal::WordsElsewhere)) => refused(Status::WordsElsewhere),
             Err(_) => refused(Status::NoWord),
         };
         self.initiators.keep(request, outcome);
         outcome
     }
+}
+
+/// What is offered behind a request's header, before its answer takes its place.
+fn offer(request: &Request, message: &[u8]) -> [u8; CONNECT_BYTES] {
+    let mut offer = [0; CONNECT_BYTES];
+    if request.verb == Verb::Connect {
+        offer.copy_from_slice(&message[HEADER_BYTES..]);
+    }
+    offer
 }
 
 /// Why a datagram is not answered.

@@ -75,6 +75,40 @@ fn requests_come_back_as_they_were_sent() {
     }
 }
 
+/// A request to connect, with an offer of these bytes.
+fn connect(offer: u8) -> (Request, Vec<u8>) {
+    let request = Request {
+        verb: Verb::Connect,
+        sequence: 5,
+        ..Request::read(CONNECT_LINES, 0xabc, 42)
+    };
+    let mut bytes = vec![offer; message_bytes(CONNECT_LINES)];
+    request.encode_message(&key(1), &mut bytes);
+    (request, bytes)
+}
+
+#[test]
+fn an_offer_to_connect_is_under_the_mac_as_its_header_is() {
+    let (request, good) = connect(7);
+    assert_eq!(good.len(), HEADER_BYTES + CONNECT_BYTES);
+    assert_eq!(good[HEADER_BYTES..], [7; CONNECT_BYTES]);
+    assert_eq!(Request::decode(&good, &[key(1)]), Ok((request, 0)));
+    for at in HEADER_BYTES..good.len() {
+        let mut bytes = good.clone();
+        bytes[at] ^= 0x10;
+        let refused = Request::decode(&bytes, &[key(1)]);
+        assert_eq!(refused, Err(DropReason::Mac), "byte {at}");
+    }
+    // The padding of a read is not, since it means nothing.
+    let read = Request::read(CONNECT_LINES, 0xabc, 42);
+    let mut bytes = message(&read, &key(1));
+    bytes[HEADER_BYTES] = 1;
+    assert_eq!(Request::decode(&bytes, &[key(1)]), Ok((read, 0)));
+    // Nor does one become the other.
+    bytes[5] = Verb::Connect as u8;
+    assert_eq!(Request::decode(&bytes, &[key(1)]), Err(DropReason::Mac));
+}
+
 #[test]
 fn a_request_that_names_a_known_key_says_whose_it_is_and_which() {
     for request in [atomic(), Request::read(21, u64::MAX, 0)] {
@@ -162,7 +196,8 @@ fn every_refusal_has_its_reason() {
         (|bytes| bytes[4] = 3, DropReason::Version),
         (|bytes| bytes[7] = 1, DropReason::Version),
         (|bytes| bytes[5] = 0, DropReason::Verb),
-        (|bytes| bytes[5] = 4, DropReason::Verb),
+        (|bytes| bytes[5] = 5, DropReason::Verb),
+        (|bytes| bytes[5] = 4, DropReason::Lines),
         (|bytes| bytes[5] = 2, DropReason::Lines),
         (|bytes| bytes[6] = 0, DropReason::Lines),
         (|bytes| bytes[6] = 22, DropReason::Lines),

@@ -12,7 +12,6 @@ use tidegate_discover::{
 };
 use tidegate_remote::udp::key_file::{KeyFile, Master, is_name};
 
-use super::super::NodeRead;
 use super::super::address::{NodeAddress, is_host};
 use super::super::apis::{ConsulFile, KubernetesFile};
 use super::super::discover::{
@@ -22,6 +21,7 @@ use super::super::discover::{
 use super::super::file::{AGENT_PORT, ConfigFile, NodeFile};
 use super::super::problem::Problem;
 use super::super::setting::{At, unknown_name};
+use super::super::{NodeRead, UseRdma};
 use super::Checker;
 use super::read::derived;
 
@@ -253,10 +253,11 @@ impl Checker<'_> {
         let is_read = match load.transport.value {
             DiscoverTransportName::None => false,
             DiscoverTransportName::Auto => has_key,
-            DiscoverTransportName::Udp => {
+            DiscoverTransportName::Udp | DiscoverTransportName::Rdma => {
                 if !has_key {
                     let name = &source.name.value;
-                    let message = format!("no key to read the nodes of `{name}` over UDP");
+                    let over = load.transport.value.label().to_uppercase();
+                    let message = format!("no key to read the nodes of `{name}` over {over}");
                     let problem = Problem::new(load.transport.place(), message, "needs a key");
                     self.problems
                         .push(problem.help("set `key_file` in [load], or here"));
@@ -271,6 +272,11 @@ impl Checker<'_> {
         Some(ReadPlan::Agent {
             port: u16::try_from(load.port.value).unwrap_or(AGENT_PORT),
             keys: self.planned_keys(load, shared)?,
+            rdma: match load.transport.value {
+                DiscoverTransportName::Rdma => UseRdma::Wanted,
+                DiscoverTransportName::Auto => UseRdma::IfAny,
+                DiscoverTransportName::Udp | DiscoverTransportName::None => UseRdma::Never,
+            },
         })
     }
 
@@ -332,10 +338,13 @@ impl Checker<'_> {
         let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
         let read = self.read_at(node, nowhere, shared, file.load.key_file.is_some())?;
         let read = match read {
-            NodeRead::Udp { keys, .. } if node.load.address.value.is_none() => ReadPlan::Agent {
-                port: AGENT_PORT,
-                keys: PlannedKeys::Same(keys),
-            },
+            NodeRead::Udp { keys, rdma, .. } if node.load.address.value.is_none() => {
+                ReadPlan::Agent {
+                    port: AGENT_PORT,
+                    keys: PlannedKeys::Same(keys),
+                    rdma,
+                }
+            }
             NodeRead::Udp { .. }
             | NodeRead::None
             | NodeRead::Shm { .. }

@@ -9,10 +9,10 @@ use tidegate_discover::{ServerError, ServerUrl};
 use tidegate_remote::udp::Key;
 use tidegate_remote::udp::key_file::{KeyFile, Master, is_name};
 
-use super::super::NodeRead;
 use super::super::file::ConfigFile;
 use super::super::problem::Problem;
 use super::super::reconfigure::{EngineName, EtcdHomeConfig, Movable, MovesEngine};
+use super::super::{NodeRead, UseRdma};
 use super::Checker;
 use super::read::derived;
 
@@ -185,7 +185,11 @@ impl Checker<'_> {
             return None;
         };
         let keys = self.home_keys(file, address, reads, shared)?;
-        Some(NodeRead::Udp { address, keys })
+        Some(NodeRead::Udp {
+            address,
+            keys,
+            rdma: UseRdma::Never,
+        })
     }
 
     /// The keys with which the home is asked: those of the node at that address, or those of its name.
@@ -198,7 +202,7 @@ impl Checker<'_> {
     ) -> Option<Vec<Key>> {
         let table = &file.reconfigure;
         let same = reads.values().find_map(|read| match read {
-            NodeRead::Udp { address, keys } if *address == home => Some(keys.clone()),
+            NodeRead::Udp { address, keys, .. } if *address == home => Some(keys.clone()),
             NodeRead::Udp { .. }
             | NodeRead::Shm { .. }
             | NodeRead::Reported(_)

@@ -9,11 +9,11 @@ use tidegate_remote::udp::Key;
 use tidegate_remote::udp::key_file::{KeyFile, KeyFileError, Master, NodeKey, is_name};
 use tidegate_reported::Secret;
 
-use super::super::NodeRead;
 use super::super::file::{AGENT_PORT, NodeFile, NodeLoadFile, SiteFile, TransportName};
 use super::super::problem::Problem;
 use super::super::reported::orca_read;
 use super::super::sticky;
+use super::super::{NodeRead, UseRdma};
 use super::Checker;
 use crate::{key_file, secret_file};
 
@@ -90,24 +90,27 @@ impl Checker<'_> {
         let own = self.keys_of(node, shared);
         let has_key = load.key_file.is_some() || shared_set;
         self.read_keys_fit(load);
-        let udp = || {
+        let udp = |rdma| {
             let address = load.address.value;
             let usual = SocketAddr::new(at.ip(), AGENT_PORT);
             Some(NodeRead::Udp {
                 address: address.unwrap_or(usual),
                 keys: own?,
+                rdma,
             })
         };
         match load.transport.value {
             TransportName::None => Some(NodeRead::None),
-            TransportName::Auto if has_key => udp(),
+            TransportName::Auto if has_key => udp(UseRdma::IfAny),
             TransportName::Auto => Some(NodeRead::None),
-            TransportName::Udp if has_key => udp(),
-            TransportName::Udp => {
+            TransportName::Udp if has_key => udp(UseRdma::Never),
+            TransportName::Rdma if has_key => udp(UseRdma::Wanted),
+            TransportName::Udp | TransportName::Rdma => {
+                let over = load.transport.value.label().to_uppercase();
                 self.problems.push(
                     Problem::new(
                         load.transport.place(),
-                        format!("no key to read node `{}` over UDP", node.name.value),
+                        format!("no key to read node `{}` over {over}", node.name.value),
                         "needs a key",
                     )
                     .help("set `key_file` in [load], or here"),
@@ -160,7 +163,10 @@ impl Checker<'_> {
     /// Keys that mean nothing with this transport are mistakes.
     fn read_keys_fit(&mut self, load: &NodeLoadFile) {
         let transport = load.transport.value;
-        let udp = matches!(transport, TransportName::Udp | TransportName::Auto);
+        let udp = matches!(
+            transport,
+            TransportName::Udp | TransportName::Rdma | TransportName::Auto
+        );
         let shm = transport == TransportName::Shm;
         let has_address = udp
             || matches!(

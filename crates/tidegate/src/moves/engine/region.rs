@@ -73,7 +73,7 @@ impl Reachable {
     pub(super) fn new(read: &NodeRead, options: UdpOptions) -> Self {
         let way = match read {
             NodeRead::Shm { path } => Way::Shm(path.clone()),
-            NodeRead::Udp { address, keys } if !keys.is_empty() => Way::Udp {
+            NodeRead::Udp { address, keys, .. } if !keys.is_empty() => Way::Udp {
                 address: *address,
                 keys: keys.clone(),
                 current: 0,

@@ -22,7 +22,7 @@ use tidegate_remote::udp::{Key, Responder, ResponderOptions};
 use tidegate_remote::{LATE_MAX, RegionMemory, clock};
 
 use super::*;
-use crate::config::{EtcdHomeConfig, NodeRead};
+use crate::config::{EtcdHomeConfig, NodeRead, UseRdma};
 
 const X: SiteNumber = SiteNumber(0);
 const Y: SiteNumber = SiteNumber(1);
@@ -142,6 +142,7 @@ impl Place {
             true => NodeRead::Udp {
                 address: "127.0.0.1:0".parse().unwrap(),
                 keys: vec![key(name)],
+                rdma: UseRdma::Never,
             },
         };
         let mut place = Self {

@@ -1,0 +1,53 @@
+//! Remote memory over RDMA, as KLM-2005 and the other papers read it: one-sided, by the card, past the node's
+//! processes.
+//!
+//! ```text
+//!  front-end                                              node
+//!  RdmaRegion ── connect, over UDP, with the node's key ──> Responder ──> RdmaNode: a queue pair, keys of memory
+//!      │                                                                        │ registered once
+//!      └── READ, COMPARE_AND_SWAP, FETCH_AND_ADD ── cards ────────────> records (read only), words (atomics only)
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `abi` | structures of libibverbs |
+//! | `library` | the library, loaded when asked for |
+//! | [`device`](RdmaDevice) | a card by its address, opened |
+//! | `memory` | memory that a card may reach |
+//! | `queue` | a queue pair and the wait for its completions |
+//! | `link` | a front-end's end of a connection |
+//! | [`exchange`] | what both sides say to be connected, and nothing but the bytes |
+//! | [`node`](RdmaNode) | the node's side: registers two regions, keeps queue pairs |
+//! | `table` | which queue pair goes when there are too many |
+//! | [`region`](RdmaRegion) | a front-end's handle to one node |
+//!
+//! **What is reachable.** Two regions of a node are registered and nothing else: the record area, for READ alone, and
+//! the words, for atomics alone. A card refuses the rest, whatever a front-end asks for.
+//!
+//! **What lets a front-end connect.** The node's key: keys of memory and numbers of queue pairs travel over the
+//! authenticated wire (`udp::wire`). They are not secret there, and RoCE itself authenticates nothing: a host that
+//! sends raw frames on the same network may guess or overhear them. RDMA is for networks on which the nodes' own
+//! traffic is trusted.
+//!
+//! **Words.** Atomics of a card need not be atomic beside those of a CPU. So the words of a node are served over RDMA
+//! or by everything else, never both: see [`RegionMemory::give_words_to_rdma`](crate::RegionMemory::give_words_to_rdma).
+
+mod abi;
+mod device;
+pub mod exchange;
+mod library;
+mod link;
+mod memory;
+mod node;
+mod queue;
+mod region;
+mod table;
+
+pub use device::{RdmaDevice, RdmaDeviceFound, RdmaDeviceReport, RdmaPortReport};
+pub(crate) use link::{Link, Standing};
+pub use memory::RemoteMemory;
+pub use node::{RdmaDemand, RdmaNode, RdmaNodeOptions};
+pub use queue::Endpoint;
+pub(crate) use queue::{Completion, Completions, QueueFailure};
+pub use region::{RdmaOptions, RdmaRegion};
+pub(crate) use table::RENEW_EVERY;

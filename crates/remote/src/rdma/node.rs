@@ -1,0 +1,225 @@
+//! The node's side: registers the record area and, if they are given to it, the words; connects front-ends.
+//!
+//! Everything is registered once, when it starts, with the rights that it keeps. A queue pair is made for each front-end
+//! that connects, up to [`RdmaNodeOptions::queue_pairs_max`]; which one goes then is the business of `table`. No thread of
+//! this process has a part in a READ or an atomic: they go on while it stands still, and end when it ends.
+//!
+//! **User level and kernel level.** The record area is that of a [`RegionMemory`], which an agent writes, or a map that
+//! the kernel's programs write: then not even the record's making needs a process (ULM and KLM in KLM-2005).
+//!
+//! Failure case: a READ succeeds for as long as the memory is registered, whether anything writes there or not. Its
+//! reader judges a record's age by its sequence and clock, never by the success of the READ.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tidegate_core::record::RECORD_BYTES_MAX;
+use tidegate_core::time::Timestamp;
+
+use super::RdmaDevice;
+use super::exchange::Grant;
+use super::memory::Registered;
+use super::queue::{Completions, Endpoint, PeerMay, QueuePair};
+use super::table::{Admitted, Offer, Table};
+use crate::memory::{RegionMemory, WORDS_BYTES, WORDS_PAGE, random};
+use crate::region::RegionError;
+use crate::udp::Connect;
+use crate::udp::wire::{CONNECT_BYTES, Request, Status};
+
+/// Where the generation stands in a record.
+const GENERATION_AT: usize = 16;
+
+/// What a node serves over RDMA.
+#[derive(Clone, Debug)]
+pub struct RdmaNodeOptions {
+    /// The address of the device; nothing: any.
+    pub address: Option<IpAddr>,
+    /// Front-ends that may be connected at once.
+    pub queue_pairs_max: usize,
+    /// Whether the words are served over RDMA, and by nothing else from then on.
+    pub words: bool,
+}
+
+impl Default for RdmaNodeOptions {
+    /// Records for 256 front-ends, which is what cards have contexts for on board.
+    fn default() -> Self {
+        Self {
+            address: None,
+            queue_pairs_max: 256,
+            words: false,
+        }
+    }
+}
+
+/// Whether front-ends read over RDMA, as far as they say so: READs themselves leave no trace at the node.
+#[derive(Clone, Debug, Default)]
+pub struct RdmaDemand(Arc<AtomicU64>);
+
+/// A front-end says each 500 ms that it reads; this long after the last word it may have lost two.
+const READS_WITHIN: Duration = Duration::from_millis(1500);
+
+impl RdmaDemand {
+    /// Whether some front-end reads now.
+    pub fn is_there(&self, now: Timestamp) -> bool {
+        match self.0.load(Ordering::Relaxed) {
+            0 => false,
+            heard_at => now.since(Timestamp::from_nanos(heard_at)) < READS_WITHIN,
+        }
+    }
+
+    fn note(&self, now: Timestamp) {
+        self.0.store(now.nanos(), Ordering::Relaxed);
+    }
+}
+
+/// The node's side. Queue pairs are destroyed and memory is given back when it is dropped.
+pub struct RdmaNode {
+    // In the order in which they must go.
+    table: Table<QueuePair>,
+    completions: Arc<Completions>,
+    records: Registered,
+    words: Option<Registered>,
+    device: Arc<RdmaDevice>,
+    demand: RdmaDemand,
+}
+
+impl fmt::Debug for RdmaNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RdmaNode")
+            .field("device", &self.device)
+            .field("queue_pairs", &self.table.len())
+            .field("words", &self.words.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+impl RdmaNode {
+    /// Serves the record that an agent publishes in this memory, and its words if that is wanted.
+    ///
+    /// # Errors
+    /// If there is no device, it cannot do it, or the words are kept elsewhere.
+    pub fn new(memory: &RegionMemory, options: &RdmaNodeOptions) -> Result<Self, RegionError> {
+        Self::with_records(memory, memory, options)
+    }
+
+    /// Serves the record that lies at the start of other memory, which may be mapped: a map of the kernel's.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_records(
+        records: impl AsFd,
+        memory: &RegionMemory,
+        options: &RdmaNodeOptions,
+    ) -> Result<Self, RegionError> {
+        let device = RdmaDevice::open(options.address)?;
+        if options.words && !device.has_atomics() {
+            let name = device.name();
+            return Err(RegionError::NoDevice(format!("{name} has no atomics")));
+        }
+        let records = Registered::records(&device, records, RECORD_BYTES_MAX)?;
+        let words = match options.words {
+            true => {
+                let words = Registered::words(&device, memory, WORDS_PAGE, WORDS_BYTES)?;
+                memory.give_words_to_rdma()?;
+                Some(words)
+            }
+            false => None,
+        };
+        Ok(Self {
+            table: Table::new(options.queue_pairs_max),
+            completions: Arc::new(Completions::new(&device, 1)?),
+            records,
+            words,
+            device,
+            demand: RdmaDemand::default(),
+        })
+    }
+
+    /// The device that serves.
+    pub fn device(&self) -> &RdmaDevice {
+        &self.device
+    }
+
+    /// Whether front-ends read, to be asked from elsewhere.
+    pub fn demand(&self) -> RdmaDemand {
+        self.demand.clone()
+    }
+
+    /// Makes a queue pair that answers this peer.
+    fn make(&self, peer: &Endpoint) -> Result<QueuePair, Status> {
+        let may = match &self.words {
+            Some(_) => PeerMay::ReadAndChangeWords,
+            None => PeerMay::Read,
+        };
+        let made = random().and_then(|it| QueuePair::new(&self.completions, may, it as u32));
+        let mut pair = made.map_err(|_| Status::NoQueuePair)?;
+        // The kernel looks for a way to the peer's address, which may not be there.
+        pair.meet(peer).map_err(|_| Status::BadOffer)?;
+        Ok(pair)
+    }
+
+    fn grant(&self, pair: &QueuePair) -> Grant {
+        let mut generation = [0; 8];
+        self.records.copy(GENERATION_AT, &mut generation);
+        Grant {
+            endpoint: pair.endpoint(),
+            records: self.records.remote(),
+            words: self.words.as_ref().map(Registered::remote),
+            generation: u64::from_le_bytes(generation),
+            lines_split: self.device.is_in_software(),
+        }
+    }
+}
+
+impl Connect for RdmaNode {
+    fn connect(
+        &mut self,
+        request: &Request,
+        offer: &[u8; CONNECT_BYTES],
+        grant: &mut [u8; CONNECT_BYTES],
+        now: Timestamp,
+    ) -> Status {
+        let Ok(peer) = Endpoint::decode(offer) else {
+            return Status::BadOffer;
+        };
+        let offer = Offer {
+            initiator: request.initiator,
+            sequence: request.sequence,
+            bytes: offer,
+        };
+        match self.table.admit(offer, now) {
+            Admitted::Stale => return Status::Stale,
+            Admitted::Full => return Status::NoQueuePair,
+            Admitted::Known => {}
+            Admitted::Make => match self.make(&peer) {
+                Ok(pair) => self.table.keep(offer, pair, now),
+                Err(status) => return status,
+            },
+        }
+        match self.table.of(offer.initiator) {
+            Some(pair) => self.grant(pair).encode(grant),
+            None => return Status::NoQueuePair,
+        }
+        self.demand.note(now);
+        Status::Done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn front_ends_that_have_not_been_heard_of_for_a_while_do_not_read() {
+        let demand = RdmaDemand::default();
+        let at = Timestamp::from_millis;
+        assert!(!demand.is_there(at(10)));
+        demand.note(at(10_000));
+        assert!(demand.clone().is_there(at(11_499)));
+        assert!(!demand.is_there(at(11_500)));
+    }
+}

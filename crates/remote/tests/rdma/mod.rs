@@ -1,0 +1,263 @@
+//! What only RDMA can do wrong: keys, rights, queue pairs, processes that stand still or die. All of it takes a device.
+
+mod atomics;
+mod processes;
+mod reading;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tidegate_core::record::AGGREGATE_LINES;
+use tidegate_core::time::Timestamp;
+use tidegate_remote::rdma::exchange::Grant;
+use tidegate_remote::rdma::{RdmaNode, RdmaNodeOptions};
+use tidegate_remote::shm::ShmRegion;
+use tidegate_remote::udp::wire::{CONNECT_BYTES, Request, Status};
+use tidegate_remote::udp::{Connect, Key, UdpRegion};
+use tidegate_remote::{Refusal, Region, RegionError, RegionMemory};
+
+use crate::support::rdma::{CARD, RdmaServer, handle, has_device, options};
+use crate::support::{ANY_PORT, BadNetwork, IMPATIENT, Node, PATIENT, UdpNode, key, path, record};
+
+fn any_port() -> SocketAddr {
+    ANY_PORT.parse().unwrap()
+}
+
+fn is_refused(result: Result<u64, RegionError>, expected: Refusal) -> bool {
+    matches!(result, Err(RegionError::Refused(why)) if why == expected)
+}
+
+/// A node that grants something else than it has.
+#[derive(Debug)]
+struct Falsified {
+    node: RdmaNode,
+    change: fn(&mut Grant),
+}
+
+impl Connect for Falsified {
+    fn connect(
+        &mut self,
+        request: &Request,
+        offer: &[u8; CONNECT_BYTES],
+        grant: &mut [u8; CONNECT_BYTES],
+        now: Timestamp,
+    ) -> Status {
+        let status = self.node.connect(request, offer, grant, now);
+        if status == Status::Done {
+            let mut changed = Grant::decode(grant).unwrap();
+            (self.change)(&mut changed);
+            changed.encode(grant);
+        }
+        status
+    }
+}
+
+fn falsified(change: fn(&mut Grant)) -> RdmaServer {
+    let memory = Arc::new(RegionMemory::anonymous().unwrap());
+    memory.publish(&record(1), &[]);
+    let node = RdmaNode::new(&memory, &options(true)).unwrap();
+    RdmaServer::with(memory, any_port(), Falsified { node, change })
+}
+
+#[test]
+fn a_wrong_key_of_memory_is_refused_by_the_card() {
+    if !has_device() {
+        return;
+    }
+    let changes: [fn(&mut Grant); 3] = [
+        |it| it.records.key ^= 0x55,
+        // Past the end of the memory.
+        |it| it.records.address += 64,
+        // Words may not be read.
+        |it| {
+            it.records = it
+                .words
+                .map(|words| tidegate_remote::rdma::RemoteMemory {
+                    bytes: it.records.bytes,
+                    ..words
+                })
+                .unwrap()
+        },
+    ];
+    for change in changes {
+        let node = falsified(change);
+        let mut handle = handle(node.address(), PATIENT);
+        let refused = handle.read(21).unwrap_err();
+        assert!(
+            matches!(refused, RegionError::Refused(Refusal::Card)),
+            "{refused}"
+        );
+    }
+}
+
+#[test]
+fn the_record_cannot_be_changed_from_afar() {
+    if !has_device() {
+        return;
+    }
+    let node = falsified(|it| {
+        let words = it.words.as_mut().unwrap();
+        (words.address, words.key) = (it.records.address, it.records.key);
+    });
+    let mut handle = handle(node.address(), PATIENT);
+    // Word 2 of the record is its generation.
+    assert!(is_refused(handle.fetch_and_add(2, 1), Refusal::Card));
+    assert!(is_refused(handle.compare_and_swap(2, 0, 1), Refusal::Card));
+    let own = node.memory().generation();
+    let mut honest = UdpRegion::connect(node.address(), key(), PATIENT).unwrap();
+    let read = honest.read(AGGREGATE_LINES).unwrap();
+    assert_eq!(read.record().unwrap().generation, own);
+}
+
+#[test]
+fn a_record_of_another_generation_than_was_granted_is_not_given_out() {
+    if !has_device() {
+        return;
+    }
+    let node = falsified(|it| it.generation ^= 1);
+    let mut handle = handle(node.address(), PATIENT);
+    let refused = handle.read(AGGREGATE_LINES).unwrap_err();
+    assert!(matches!(refused, RegionError::Restarted), "{refused}");
+    // It was connected to anew before that.
+    assert_eq!(node.responder().stats().connected, 2);
+}
+
+#[test]
+fn a_grant_that_no_node_makes_is_refused() {
+    if !has_device() {
+        return;
+    }
+    let changes: [fn(&mut Grant); 2] = [|it| it.records.bytes = 0, |it| it.endpoint.mtu = 9];
+    for change in changes {
+        let node = falsified(change);
+        let refused = handle(node.address(), PATIENT).read(1).unwrap_err();
+        assert!(matches!(refused, RegionError::Io { .. }), "{refused}");
+    }
+}
+
+#[test]
+fn who_lacks_the_nodes_key_is_not_connected() {
+    if !has_device() {
+        return;
+    }
+    let node = RdmaServer::start();
+    let wrong = Key::new("n1", [9; 16]);
+    let wire = UdpRegion::connect(node.address(), wrong, IMPATIENT).unwrap();
+    let mut handle = tidegate_remote::rdma::RdmaRegion::new(wire, CARD);
+    let refused = handle.read(1).unwrap_err();
+    assert!(
+        matches!(refused, RegionError::Timeout { tries: 2 }),
+        "{refused}"
+    );
+    assert_eq!(node.responder().stats().connected, 0);
+}
+
+#[test]
+fn words_are_served_over_one_transport() {
+    if !has_device() {
+        return;
+    }
+    let elsewhere = Refusal::WordsElsewhere;
+    let name = path("rdma-words");
+    for over_rdma in [true, false] {
+        let memory = Arc::new(RegionMemory::create(&name).unwrap());
+        memory.publish(&record(1), &[]);
+        let node = RdmaNode::new(&memory, &options(over_rdma)).unwrap();
+        let node = RdmaServer::with(memory, any_port(), node);
+        let mut by_rdma = handle(node.address(), PATIENT);
+        let mut by_udp = UdpRegion::connect(node.address(), key(), PATIENT).unwrap();
+        let mut by_shm = ShmRegion::new(&name);
+        // All of them read it.
+        by_udp.read(AGGREGATE_LINES).unwrap();
+        by_shm.read(AGGREGATE_LINES).unwrap();
+        by_rdma.read(AGGREGATE_LINES).unwrap();
+        let others = [
+            by_udp.fetch_and_add(1, 1),
+            by_udp.compare_and_swap(2, 0, 5),
+            by_shm.fetch_and_add(1, 1),
+            by_shm.compare_and_swap(3, 0, 5),
+            node.memory().fetch_and_add(1, 1),
+        ];
+        for other in others {
+            match over_rdma {
+                true => assert!(is_refused(other, elsewhere)),
+                false => assert!(other.is_ok(), "{other:?}"),
+            }
+        }
+        let own = [
+            by_rdma.fetch_and_add(4, 1),
+            by_rdma.compare_and_swap(5, 0, 1),
+        ];
+        for own in own {
+            match over_rdma {
+                true => assert_eq!(own.unwrap(), 0),
+                false => assert!(is_refused(own, elsewhere)),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_node_keeps_so_many_queue_pairs_and_no_more() {
+    if !has_device() {
+        return;
+    }
+    let memory = Arc::new(RegionMemory::anonymous().unwrap());
+    memory.publish(&record(1), &[]);
+    let options = RdmaNodeOptions {
+        queue_pairs_max: 2,
+        ..options(true)
+    };
+    let node = RdmaNode::new(&memory, &options).unwrap();
+    let node = RdmaServer::with(memory, any_port(), node);
+    let mut handles = [0, 1].map(|_| handle(node.address(), PATIENT));
+    for handle in &mut handles {
+        handle.read(AGGREGATE_LINES).unwrap();
+    }
+    let refused = handle(node.address(), PATIENT).read(1).unwrap_err();
+    assert!(
+        matches!(refused, RegionError::Refused(Refusal::NoQueuePair)),
+        "{refused}"
+    );
+    // Those that were there read on.
+    for handle in &mut handles {
+        handle.read(AGGREGATE_LINES).unwrap();
+    }
+}
+
+#[test]
+fn a_node_without_a_device_says_so() {
+    if !has_device() {
+        return;
+    }
+    let node = UdpNode::start();
+    let refused = handle(node.address(), PATIENT).read(1).unwrap_err();
+    assert!(
+        matches!(refused, RegionError::Refused(Refusal::NoDevice)),
+        "{refused}"
+    );
+}
+
+#[test]
+fn offers_that_come_twice_and_answers_that_are_lost_change_nothing() {
+    if !has_device() {
+        return;
+    }
+    let node = RdmaServer::start();
+    node.memory().publish(&record(1), &[]);
+    let network = BadNetwork::before(node.address());
+    let mut handles = [0, 1, 2].map(|_| handle(network.address(), IMPATIENT_BUT_SURE));
+    for round in 0..20 {
+        for handle in &mut handles {
+            handle.read(AGGREGATE_LINES).unwrap();
+            handle.fetch_and_add(3, 1).unwrap();
+        }
+        assert_eq!(node.memory().word(3).unwrap(), (round + 1) * 3);
+    }
+}
+
+/// The network loses every other answer: the next try brings it, and comes before its number is too old.
+const IMPATIENT_BUT_SURE: tidegate_remote::udp::UdpOptions = tidegate_remote::udp::UdpOptions {
+    wait: std::time::Duration::from_millis(50),
+    tries: 16,
+};

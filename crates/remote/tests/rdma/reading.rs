@@ -1,0 +1,286 @@
+//! The reader reads nodes over RDMA, and over UDP while that cannot be.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tidegate_core::load::{LoadTable, Rung};
+use tidegate_core::record::{LoadRecord, Sources};
+use tidegate_core::time::Timestamp;
+use tidegate_core::topology::NodeId;
+use tidegate_remote::rdma::RdmaNode;
+use tidegate_remote::reader::{
+    INTERVAL_MIN, NodeReadStatus, OneSided, Reader, ReaderHandle, ReaderOptions, Target, Transport,
+};
+use tidegate_remote::udp::Connect;
+use tidegate_remote::udp::wire::{CONNECT_BYTES, Request, Status};
+use tidegate_remote::{RegionMemory, clock};
+
+use super::any_port;
+use super::processes::{Other, is_silent};
+use crate::support::key;
+use crate::support::rdma::{CARD, RdmaServer, has_device, options};
+
+const NODE: NodeId = NodeId(0);
+/// READs that are waited for.
+const READS: u64 = 100;
+
+/// Longer than the emulated machine stands still where its host is busy.
+const PATIENT: Duration = Duration::from_secs(10);
+
+fn target(address: SocketAddr) -> Target {
+    Target {
+        node: NODE,
+        generation: 0,
+        transport: Transport::Udp {
+            address,
+            keys: vec![key()],
+            rdma: true,
+        },
+    }
+}
+
+/// Reads this node over RDMA where it can; a READ may take so long.
+fn read(address: SocketAddr, wait: Duration) -> ReaderHandle {
+    let options = ReaderOptions {
+        interval: Duration::from_millis(5),
+        timeout: CARD.wait,
+        one_sided_timeout: wait,
+        realtime: false,
+        ..ReaderOptions::default()
+    };
+    Reader::spawn(
+        vec![target(address)],
+        Arc::new(LoadTable::new(1, 1)),
+        options,
+    )
+    .unwrap()
+}
+
+fn status(reader: &ReaderHandle) -> NodeReadStatus {
+    reader.status(NODE).unwrap()
+}
+
+/// Waits, as long as the machine needs; the runner of the emulated machine has a limit.
+fn until(mut come: impl FnMut() -> bool) {
+    while !come() {
+        std::thread::yield_now();
+    }
+}
+
+fn until_it_stands(reader: &ReaderHandle) {
+    until(|| reader.one_sided(NODE) == Some(OneSided::Stands));
+}
+
+/// Why it does not go over RDMA, once that is known.
+fn reason(reader: &ReaderHandle) -> String {
+    let mut text = None;
+    until(|| {
+        if let Some(OneSided::Lacks(Some(why))) = reader.one_sided(NODE) {
+            text = Some(why.to_string());
+        }
+        text.is_some()
+    });
+    text.unwrap_or_default()
+}
+
+/// Publishes a record each millisecond or so, by the clock.
+struct Publisher {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Publisher {
+    fn start(memory: &Arc<RegionMemory>) -> Self {
+        let (memory, stop) = (Arc::clone(memory), Arc::new(AtomicBool::new(false)));
+        let stopped = Arc::clone(&stop);
+        let publish = move || {
+            while !stopped.load(Ordering::Relaxed) {
+                let now = clock::now();
+                let record = LoadRecord {
+                    t_ns: now.nanos(),
+                    rung: Rung::Agent as u8,
+                    sources: Sources::RUNNABLE,
+                    ..LoadRecord::default()
+                };
+                memory.publish(&record, &[]);
+                clock::sleep_until(now + Duration::from_millis(1));
+            }
+        };
+        Self {
+            stop,
+            thread: Some(std::thread::spawn(publish)),
+        }
+    }
+}
+
+impl Drop for Publisher {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+/// A node in this process that publishes all the time.
+fn served() -> (RdmaServer, Publisher) {
+    let memory = Arc::new(RegionMemory::anonymous().unwrap());
+    let node = RdmaNode::new(&memory, &options(false)).unwrap();
+    let node = RdmaServer::with(Arc::clone(&memory), any_port(), node);
+    (node, Publisher::start(&memory))
+}
+
+/// A node whose RDMA comes and goes while its agent stays.
+#[derive(Clone, Debug, Default)]
+struct Fickle {
+    node: Arc<Mutex<Option<RdmaNode>>>,
+    /// When the last was destroyed, ns.
+    gone_at: Arc<AtomicU64>,
+}
+
+impl Fickle {
+    fn begin(&self, memory: &RegionMemory) {
+        *self.node.lock().unwrap() = Some(RdmaNode::new(memory, &options(false)).unwrap());
+    }
+
+    /// Destroys its queue pairs.
+    fn end(&self) {
+        let node = self.node.lock().unwrap().take();
+        self.gone_at.store(clock::now().nanos(), Ordering::Relaxed);
+        drop(node);
+    }
+}
+
+impl Connect for Fickle {
+    fn connect(
+        &mut self,
+        request: &Request,
+        offer: &[u8; CONNECT_BYTES],
+        grant: &mut [u8; CONNECT_BYTES],
+        now: Timestamp,
+    ) -> Status {
+        match &mut *self.node.lock().unwrap() {
+            Some(node) => node.connect(request, offer, grant, now),
+            None => Status::NoDevice,
+        }
+    }
+}
+
+#[test]
+fn a_reader_reads_over_rdma_and_datagrams_only_renew_that() {
+    if !has_device() {
+        return;
+    }
+    let (node, _publisher) = served();
+    let reader = read(node.address(), PATIENT);
+    until_it_stands(&reader);
+    until(|| status(&reader).rung == Rung::Rdma);
+    let (before, datagrams) = (status(&reader).reads, node.responder().stats().reads);
+    let began = clock::now();
+    let mut last = status(&reader).progress_at;
+    let mut records = 0;
+    until(|| {
+        let status = status(&reader);
+        assert_eq!(status.rung, Rung::Rdma);
+        records += u64::from(status.progress_at > last);
+        last = last.max(status.progress_at);
+        status.reads - before >= READS && records > READS / 4
+    });
+    let elapsed = clock::now().since(began);
+    let datagrams = node.responder().stats().reads - datagrams;
+    let reads = status(&reader).reads - before;
+    println!("{reads} reads, {records} records seen, {datagrams} datagrams in {elapsed:?}");
+    assert!(u128::from(datagrams) <= elapsed.as_millis() / 500 + 2);
+    // The node was reminded of it, or will be within half a second.
+    until(|| node.responder().stats().connected > 2);
+    assert_eq!(reader.one_sided(NODE), Some(OneSided::Stands));
+}
+
+#[test]
+fn reads_over_rdma_that_take_longer_than_an_interval_are_waited_for() {
+    if !has_device() {
+        return;
+    }
+    let (node, _publisher) = served();
+    let reader = read(node.address(), PATIENT);
+    until_it_stands(&reader);
+    // Three READs take longer in the emulated machine.
+    let targets = vec![target(node.address())];
+    reader.set_targets(targets, INTERVAL_MIN, None, 1).unwrap();
+    until(|| reader.followed() == 1);
+    let datagrams = || node.responder().stats().reads;
+    let (before, datagrams_before) = (status(&reader).reads, datagrams());
+    until(|| status(&reader).reads - before >= READS);
+    // With each datagram all that has come is taken in: it does not take that.
+    assert!(datagrams() - datagrams_before < READS / 2);
+    assert_eq!(reader.one_sided(NODE), Some(OneSided::Stands));
+}
+
+#[test]
+fn a_reader_reads_on_while_the_nodes_process_stands_still() {
+    if !has_device() {
+        return;
+    }
+    let node = Other::start(any_port(), true);
+    let reader = read(node.address, PATIENT);
+    until_it_stands(&reader);
+    until(|| status(&reader).rung == Rung::Rdma);
+    node.stop();
+    assert!(is_silent(node.address));
+    let mut last = status(&reader).progress_at;
+    let mut records = 0;
+    until(|| {
+        let progress = status(&reader).progress_at;
+        records += u32::from(progress > last);
+        last = progress;
+        records >= 20
+    });
+    assert_eq!(reader.one_sided(NODE), Some(OneSided::Stands));
+    assert!(is_silent(node.address));
+}
+
+#[test]
+fn a_reader_goes_back_to_datagrams_and_over_rdma_again() {
+    if !has_device() {
+        return;
+    }
+    let memory = Arc::new(RegionMemory::anonymous().unwrap());
+    let fickle = Fickle::default();
+    let node = RdmaServer::with(Arc::clone(&memory), any_port(), fickle.clone());
+    let _publisher = Publisher::start(&memory);
+    let reader = read(node.address(), CARD.wait);
+    // The node has none yet, and says so, if not to the first question: a busy machine may be slow to answer.
+    until(|| reason(&reader).starts_with("the node serves nothing over RDMA"));
+    assert_eq!(status(&reader).rung, Rung::Agent);
+    for _ in 0..2 {
+        fickle.begin(&memory);
+        until_it_stands(&reader);
+        until(|| status(&reader).rung == Rung::Rdma);
+        fickle.end();
+        until(|| status(&reader).rung == Rung::Agent);
+        let gone_at = Timestamp::from_nanos(fickle.gone_at.load(Ordering::Relaxed));
+        let gap = status(&reader).progress_at.since(gone_at);
+        println!("back to datagrams within {gap:?} (emulated; a card fails within 50 ms)");
+        let why = reason(&reader);
+        assert!(!why.is_empty());
+    }
+}
+
+#[test]
+fn a_reader_finds_a_node_that_was_killed_again() {
+    if !has_device() {
+        return;
+    }
+    let node = Other::start(any_port(), true);
+    let address = node.address;
+    let reader = read(address, CARD.wait);
+    until_it_stands(&reader);
+    until(|| status(&reader).rung == Rung::Rdma);
+    drop(node);
+    // That a read has failed, or what became of an attempt to connect since then.
+    assert!(!reason(&reader).is_empty());
+    let _next = Other::start(address, true);
+    until_it_stands(&reader);
+    until(|| status(&reader).rung == Rung::Rdma && status(&reader).consecutive_faults == 0);
+}
