@@ -20,5 +20,6 @@ pub mod gather;
 pub mod load;
 pub mod monitor;
 pub mod progress;
+pub mod rdma_points;
 pub mod results;
 pub mod server;

@@ -13,7 +13,7 @@ use tidegate_lab::awake::{self, Awake, COMMAND};
 use tidegate_lab::cluster::{self, Mode};
 use tidegate_lab::experiments::{self, ALL, Experiment, Lab, Part, Scale};
 use tidegate_lab::progress::Progress;
-use tidegate_lab::{antagonist, front, gather, load, monitor, results, server};
+use tidegate_lab::{antagonist, front, gather, load, monitor, rdma_points, results, server};
 
 /// A goal that was not reached is a verdict; only what could not be done is a failure.
 const FAILED: u8 = 1;
@@ -84,6 +84,12 @@ enum Command {
     /// The front's half of it: asks such daemons, and publishes what they answer.
     #[command(hide = true)]
     Monitor(monitor::MonitorArgs),
+    /// Latencies over RDMA and two-sided, on a machine with a device; a line of JSON for each.
+    #[command(hide = true, name = rdma_points::COMMAND)]
+    RdmaPoints(rdma_points::PointsArgs),
+    /// What they are measured at.
+    #[command(hide = true, name = rdma_points::TARGET)]
+    RdmaTarget(rdma_points::TargetArgs),
     /// Threads that keep the CPUs awake.
     #[command(hide = true, name = COMMAND)]
     Awake,
@@ -168,6 +174,8 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::AgentCheck(args) => Ok(front::agent_check(&args)?),
         Command::Gather(args) => Ok(gather::run(&args)?),
         Command::Monitor(args) => Ok(monitor::run(&args)?),
+        Command::RdmaPoints(args) => Ok(rdma_points::run(&args, io::stdout())?),
+        Command::RdmaTarget(args) => Ok(rdma_points::target(&args, io::stdout())?),
         Command::Awake => Ok(awake::stay()?),
     }
 }

@@ -145,6 +145,15 @@ pub fn blind(policy: &str) -> Arm {
     Arm::of(FrontKind::Tidegate(TidegateArm::blind(policy)))
 }
 
+/// An arm that is a name: of what is measured without a front-end.
+#[must_use]
+pub fn named(name: &str) -> Arm {
+    Arm {
+        name: name.into(),
+        ..blind("random")
+    }
+}
+
 /// A policy of Tidegate that reads fresh load.
 #[must_use]
 pub fn fresh(policy: &str) -> Arm {

@@ -30,6 +30,7 @@ mod poll_interval;
 mod protocol_cost;
 mod proxy_cost;
 mod quiet;
+mod rdma_micro;
 mod report;
 mod reserve;
 mod runner;
@@ -58,6 +59,7 @@ pub use runner::{NoHook, Run, RunHook, Runner};
 /// Every experiment, in the order of the papers.
 pub const ALL: &[&Experiment] = &[
     &one_vs_two_sided::EXPERIMENT,
+    &rdma_micro::EXPERIMENT,
     &accuracy::EXPERIMENT,
     &single_site::EXPERIMENT,
     &loaded_nodes::EXPERIMENT,

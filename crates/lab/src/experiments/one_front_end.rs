@@ -3,7 +3,7 @@
 use tidegate_core::time::Timestamp;
 use tidegate_remote::clock;
 
-use crate::cluster::{Cluster, Mode};
+use crate::cluster::{AgentPlan, Cluster, Mode, Placed};
 use crate::front;
 use crate::results::Report;
 
@@ -32,7 +32,12 @@ pub(super) fn cluster_of(
     reason: &str,
 ) -> Result<Cluster, ExperimentError> {
     let shares = vec![0.96 / nodes as f64; nodes];
-    let mut plan = workload::unequal(&shares, &[arms::beside_agent()]);
+    // Where nodes are, as in truth: each sample of an agent on the front-end's CPU would interrupt its worker.
+    let agent = AgentPlan {
+        place: Placed::Unlimited,
+        ..arms::beside_agent()
+    };
+    let mut plan = workload::unequal(&shares, &[agent]);
     plan.mode = lab.mode;
     let cluster = Cluster::start(&plan)?;
     match cluster.mode() {

@@ -43,7 +43,6 @@ use super::arms::NATIVE;
 use super::judge::{Table, at_most, median};
 use super::measured::{Measured, labelled};
 use super::paper::beside;
-use super::plan::Arm;
 use super::report::{ExperimentFindings, Sketch, report_of};
 use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
 
@@ -179,13 +178,7 @@ fn run(lab: &Lab) -> Result<Report, ExperimentError> {
     let names = [NATIVE]
         .into_iter()
         .chain(TOGETHER.iter().map(|it| it.name));
-    let arms: Vec<_> = names
-        .chain([TCP])
-        .map(|name| Arm {
-            name: name.into(),
-            ..arms::blind("random")
-        })
-        .collect();
+    let arms: Vec<_> = names.chain([TCP]).map(arms::named).collect();
     let took = clock::now().since(started);
     Ok(report_of(
         &EXPERIMENT,

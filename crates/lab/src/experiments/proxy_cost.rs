@@ -3,7 +3,7 @@
 //! ```text
 //! CPU 0   load generator (64 clients in a closed loop), and the front-end, held to 40 % of the CPU
 //!         by a quota of its control group
-//! CPU 1   four nodes with the test server, which answer at once
+//! CPU 1   four nodes with the test server, which answer at once, and their agents
 //! cost  = CPU time of its control group / requests answered
 //! ```
 //!
@@ -15,7 +15,8 @@
 //! callgrind (valgrind: user only), as what the second of two loads adds.
 //!
 //! One worker each, keep-alive to the nodes, the client's address, protocol and host passed on, no
-//! access log. `auto` also reads the load of four nodes a thousand times a second, and pays for it.
+//! access log. `auto` also reads the load of four nodes, up to a thousand times a second, and pays for it. Their agents are on
+//! the nodes' CPU.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

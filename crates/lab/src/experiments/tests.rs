@@ -27,6 +27,7 @@ fn every_experiment_of_the_papers_and_of_the_design_is_there() {
     let names: Vec<_> = ALL.iter().map(|it| it.name).collect();
     let expected = [
         "one-vs-two-sided",
+        "rdma-micro",
         "accuracy",
         "single-site",
         "loaded-nodes",

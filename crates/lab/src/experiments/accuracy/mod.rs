@@ -44,7 +44,6 @@ use crate::results::{Axis, Curve, Plot, Report};
 use super::judge::{Table, at_least, at_most, median};
 use super::measured::{Measured, labelled};
 use super::paper::{beside, ranked};
-use super::plan::Arm;
 use super::report::{ExperimentFindings, Sketch, report_of};
 use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
 use schemes::{SCHEMES, Scheme};
@@ -153,11 +152,7 @@ fn run(lab: &Lab) -> Result<Report, ExperimentError> {
     }
     let picture = bench.picture()?;
     let findings = findings(lab.scale, &bench.measured.table);
-    let arms = names().map(|name| Arm {
-        name: name.into(),
-        ..arms::blind("random")
-    });
-    let arms: Vec<_> = arms.collect();
+    let arms: Vec<_> = names().map(arms::named).collect();
     let took = clock::now().since(started);
     let mut report = report_of(&EXPERIMENT, lab, &arms, bench.measured, findings, took);
     report.plots.push(picture);
