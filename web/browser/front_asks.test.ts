@@ -28,6 +28,17 @@ test("history is asked for whole once, then for its newest steps", async () => {
   await close();
 });
 
+test("what a chart's caption says is of now, whatever step its picture ends with", async () => {
+  const scene = scenes.calm();
+  const { page, server, close } = await open(scene);
+  const latency = page.locator(".site[data-site=shop] figure", { hasText: "p99" });
+  await latency.locator("path[d^=M]").first().waitFor({ state: "attached" });
+  scene.sites.find((it) => it.name === "shop")!.p99 = () => 0.4567;
+  await latency.getByText("457 ms", { exact: true }).waitFor();
+  assert.equal(server.gets("/api/history").length, 1, "no later step has come");
+  await close();
+});
+
 test("events are asked for when there are newer ones, listed newest first and filtered", async () => {
   const scene = scenes.deadNode();
   const { page, server, close } = await open(scene);

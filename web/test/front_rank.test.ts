@@ -19,8 +19,13 @@ test("a node is as bad as what clients notice of it", () => {
   assert.equal(level({ state: "failing" }), "bad");
   assert.equal(level({ errors: 5, rate: 100 }), "bad");
   assert.equal(level({ errors: 4.9, rate: 100 }), "warn");
-  assert.equal(level({ tasks: 12, cpus: 8 }), "warn");
-  assert.equal(level({ tasks: 11, cpus: 8 }), "good");
+  assert.equal(level({ tasks: 12, cpus: 8, cpu: 0.95 }), "warn");
+  assert.equal(level({ tasks: 11, cpus: 8, cpu: 0.95 }), "good");
+  assert.equal(level({ tasks: 12, cpus: 8, cpu: null }), "warn");
+  // Several at once are no overload of CPUs that are idle in between, nor is one on a part of a CPU.
+  assert.equal(level({ tasks: 12, cpus: 8, cpu: 0.5 }), "good");
+  assert.equal(level({ tasks: 1, cpus: 0.25, cpu: 1 }), "good");
+  assert.equal(level({ tasks: 2, cpus: 0.25, cpu: 1 }), "warn");
   // That there was an error some minutes ago is said, and no trouble now.
   assert.equal(level({ note: "last error: connect, 4 min ago" }), "good");
   assert.equal(level({ tasks: null, cpus: null, cpu: null }), "warn");

@@ -104,6 +104,8 @@ struct Kept {
     taken: u64,
     /// Events that gave way before the webhook took them, since it last did.
     missed: u64,
+    /// Whether the webhook takes notes.
+    notes_wanted: bool,
 }
 
 impl Kept {
@@ -112,7 +114,10 @@ impl Kept {
         let matters = |it: &EventModel| it.level != EventLevel::Note || it.by.is_some();
         let trifle = self.events.iter().position(|it| !matters(it));
         let gone = self.events.remove(trifle.unwrap_or(0));
-        self.missed += u64::from(gone.is_some_and(|it| it.number > self.taken));
+        let is_missed = |it: EventModel| {
+            it.number > self.taken && (self.notes_wanted || it.level != EventLevel::Note)
+        };
+        self.missed += u64::from(gone.is_some_and(is_missed));
     }
 
     /// Counts the last time that the same happened, if that is not long ago, and takes that event away.
@@ -128,16 +133,22 @@ impl Kept {
     }
 }
 
+/// What a node does that goes in and out, or whose load comes and goes.
+const UNSTEADY_KINDS: [&str; 2] = ["ejected", "load_unknown"];
+/// Kinds of events whose texts count what happened to a site.
+const SPELLS: [&str; 4] = ["refusals", "refusals_over", "errors", "errors_over"];
+
 /// Whether two events say the same of the same, and no operator wanted either.
 fn is_same(one: &EventModel, other: &EventModel) -> bool {
     let differ = one.kind != other.kind || one.site != other.site || one.node != other.node;
     if differ || one.by.is_some() || other.by.is_some() {
         return false;
     }
-    match one.node {
-        Some(_) => shape(&one.text).eq(shape(&other.text)),
-        // The digits of a text may be a node's name.
-        None => one.text == other.text,
+    // Numbers of others' texts may be a node's name.
+    let only_counts = one.node.is_some() || SPELLS.contains(&one.kind.as_str());
+    match only_counts {
+        true => shape(&one.text).eq(shape(&other.text)),
+        false => one.text == other.text,
     }
 }
 
@@ -228,17 +239,24 @@ impl EventLog {
         let now = clock::unix().as_secs_f64();
         let kept = self.kept();
         let is_unsteady = |it: &&EventModel| {
-            it.kind == "ejected" && it.times >= UNSTEADY && now - it.at_seconds <= UNSTEADY_FOR
+            UNSTEADY_KINDS.contains(&it.kind.as_str())
+                && it.times >= UNSTEADY
+                && now - it.at_seconds <= UNSTEADY_FOR
         };
         let mut seen = HashSet::new();
         let newest_first = kept.events.iter().rev().filter(is_unsteady);
-        let of_nodes = newest_first.filter(|it| seen.insert((&it.site, &it.node)));
+        let of_nodes = newest_first.filter(|it| seen.insert((&it.kind, &it.site, &it.node)));
         of_nodes.cloned().collect()
     }
 
     /// Up to which number the webhook has taken them.
     pub(crate) fn taken(&self) -> u64 {
         self.kept().taken
+    }
+
+    /// The webhook takes notes, or does not.
+    pub(crate) fn want_notes(&self, wanted: bool) {
+        self.kept().notes_wanted = wanted;
     }
 
     /// The webhook needs none up to this one any more.
@@ -407,6 +425,40 @@ mod tests {
         assert_eq!(said, wanted);
         assert_eq!(all[0].text, "n1: 5.5 requests failed", "the last");
         assert!(all[0].first_at_seconds <= all[0].at_seconds);
+    }
+
+    #[test]
+    fn a_site_that_fails_again_and_again_has_two_events_whatever_the_counts() {
+        let log = EventLog::default();
+        let shop = About {
+            site: Some("shop"),
+            ..About::default()
+        };
+        for round in [32, 37, 40] {
+            let (begun, over) = (
+                format!("requests to shop fail, {round} of {round} so far: {round} 5xx"),
+                format!(
+                    "requests to shop fail no more: it was {round} of {round} in 3 s ({round} 5xx)"
+                ),
+            );
+            log.add("errors", shop, &begun);
+            log.add("errors_over", shop, &over);
+        }
+        let all = log.after(0, 9).events;
+        let said: Vec<_> = all.iter().map(|it| (&*it.kind, it.times)).collect();
+        assert_eq!(said, [("errors", 3), ("errors_over", 3)]);
+    }
+
+    #[test]
+    fn notes_that_nothing_waits_for_are_not_missed() {
+        for (wanted, missed) in [(false, 0), (true, 3)] {
+            let log = EventLog::default();
+            log.want_notes(wanted);
+            for number in 0..EVENTS_MAX + 3 {
+                log.add("note", About::default(), &format!("x{number}"));
+            }
+            assert_eq!(log.kept().missed, missed);
+        }
     }
 
     #[test]

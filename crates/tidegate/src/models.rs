@@ -384,8 +384,14 @@ pub(crate) struct LoadStatus {
     pub(crate) capacity: Option<f64>,
     /// Run-queue length, tasks.
     pub(crate) runnable: Option<f64>,
-    /// Used share of the capacity.
+    /// Used share of the capacity at that moment: over the last 10 ms or so.
     pub(crate) cpu: Option<f64>,
+    /// The same over the last seconds; null where the node does not count it, or was not read that long.
+    #[serde(default)]
+    pub(crate) recent_cpu: Option<f64>,
+    /// Whether the node counts it, be it read that long or not.
+    #[serde(skip)]
+    pub(crate) counts_cpu: bool,
     /// Used share of the memory.
     pub(crate) memory: Option<f64>,
     /// Used share of the file descriptors, of the system or a watched process.
@@ -396,6 +402,19 @@ pub(crate) struct LoadStatus {
     pub(crate) softirqs: Option<f64>,
     /// One-way delay between node and front-end.
     pub(crate) one_way_seconds: f64,
+}
+
+impl LoadStatus {
+    /// What is shown as the use of its CPUs: a mean of seconds where there is one.
+    pub(crate) fn shown_cpu(&self) -> Option<f64> {
+        self.recent_cpu.or(self.cpu)
+    }
+
+    /// What a verdict may rest on: no moment where there will be a mean.
+    pub(crate) fn judged_cpu(&self) -> Option<f64> {
+        let moment = self.cpu.filter(|_| !self.counts_cpu);
+        self.recent_cpu.or(moment)
+    }
 }
 
 /// How the reads of one node go.
@@ -419,6 +438,9 @@ pub(crate) struct ReadStatus {
     pub(crate) key: Option<u32>,
     /// Why the last read gave nothing; null once a read gives a record.
     pub(crate) last_error: Option<String>,
+    /// Why it is not read over RDMA, though it is to be; null where it is read so, or is not to be.
+    #[serde(default)]
+    pub(crate) no_rdma: Option<String>,
 }
 
 /// `GET /api/why/NAME`.

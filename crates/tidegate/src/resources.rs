@@ -140,6 +140,12 @@ impl Resources {
         self.table.counters(NodeId(place))
     }
 
+    /// The same of all, by their places.
+    pub(crate) fn counters_of_all(&self) -> Arc<[Option<Counters>]> {
+        let places = 0..self.table.nodes() as u32;
+        places.map(|place| self.counters(place)).collect()
+    }
+
     /// Each with its last load and how the reads go.
     pub(crate) fn all(&self) -> Vec<(ResourceNode, NodeLoad, Option<ReadStatus>)> {
         let set = self.set.load_full();

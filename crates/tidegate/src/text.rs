@@ -38,6 +38,25 @@ pub(crate) fn percent(share: Option<f64>) -> String {
     share.map_or("-".into(), |share| format!("{:.0}%", share * 100.0))
 }
 
+/// A text as it may stand on a terminal: [`harmless`] in all its letters.
+pub(crate) fn visible(text: &str) -> String {
+    text.chars().map(harmless).collect()
+}
+
+/// A letter that neither moves the cursor nor changes the direction of writing, and can be seen; U+FFFD in place of others.
+pub(crate) fn harmless(letter: char) -> char {
+    match letter {
+        // Marks of direction and joiners, which take no room and change what stands beside them.
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' => {
+            '\u{fffd}'
+        }
+        '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' => '\u{fffd}',
+        '\u{e0000}'..='\u{e0fff}' => '\u{fffd}',
+        _ if letter.is_control() => '\u{fffd}',
+        _ => letter,
+    }
+}
+
 /// A node's state: the operator's word first, then its agent's, then experience.
 pub(crate) fn state(node: &NodeStatus) -> &str {
     let agent = node.agent.as_ref().filter(|it| it.state != "ready");
@@ -80,6 +99,15 @@ pub(crate) fn limits(throttle: &ThrottleStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_in_a_text_moves_a_terminals_cursor() {
+        let sent = "/z\u{9b}31mRED\u{202e}gnp\x1b[2J\u{200b}/é";
+        assert_eq!(
+            visible(sent),
+            "/z\u{fffd}31mRED\u{fffd}gnp\u{fffd}[2J\u{fffd}/é"
+        );
+    }
 
     #[test]
     fn times_read_well() {

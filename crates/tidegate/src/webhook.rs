@@ -59,6 +59,7 @@ enum Attempt {
 pub(crate) async fn run(log: &'static EventLog, config: WebhookConfig, output: Output) {
     let mut session = Session::new(config.server.clone(), config.ca_file.clone());
     let mut failing = false;
+    log.want_notes(config.notes);
     loop {
         let sent = log.taken();
         log.set_sent(sent);
@@ -81,7 +82,9 @@ pub(crate) async fn run(log: &'static EventLog, config: WebhookConfig, output: O
                     }
                     break;
                 }
-                Attempt::Refused(why) => (why, None),
+                Attempt::Refused(why) => {
+                    (format!("{why}; it is asked again with the next one"), None)
+                }
                 Attempt::Failed(why, wait) => (why, Some(wait.unwrap_or(pause))),
             };
             let text = format!("webhook: {} does not take events: {why}", config.server);

@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
-use support::acme::{Pebble, quiet_address};
+use support::acme::Pebble;
 use support::scene::{Cluster, Scene};
 use support::server::server;
 use support::tls::{Authority, Connection};
 use support::upgrade::upgrade;
-use support::{FrontEnd, eventually, request};
+use support::{FrontEnd, eventually, free_address, request};
 
 /// A front-end's configuration, and the authority that it asks.
 struct Shop {
@@ -272,7 +272,7 @@ fn a_proof_that_is_not_found_is_said_with_the_name() {
         return;
     };
     // Nothing listens there.
-    shop.pebble.proofs = [quiet_address(), quiet_address()];
+    shop.pebble.proofs = [free_address(), free_address()];
     shop.pebble.revive();
     let scene = Scene::start("acme-unproved", &shop.cluster("acme = [\"shop.test\"]", ""));
     let why = error(&scene.front_end);
@@ -524,7 +524,7 @@ fn of_two_with_one_folder_one_orders_and_both_show_it() {
     let tls = "acme = [\"shop.test\"]";
     let first = Scene::start("acme-two", &shop.cluster(tls, ""));
     let shown_first = shown(&shop.connected("shop.test"));
-    let other = [quiet_address(), quiet_address()];
+    let other = [free_address(), free_address()];
     let second = Scene::start("acme-two-other", &shop.cluster_at(other, tls, ""));
     let connection = shop.pebble.client().connect(other[1], "shop.test").unwrap();
     assert_eq!(shown(&connection), shown_first);

@@ -13,9 +13,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use support::greedy::Greedy;
-use support::snmpd::{MIBS, Snmpd, free_port, master};
+use support::snmpd::{MIBS, Snmpd, master};
 use support::{
-    Process, eventually, folder, free_address, is_installed, master_key, node_key, tidegate,
+    Process, eventually, folder, free_address, free_port, is_installed, master_key, node_key,
+    tidegate,
 };
 
 const ROOT: &str = ".1.3.6.1.4.1.8072.9999.9999.84";

@@ -12,8 +12,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use support::snmpd::{Snmpd, free_port};
-use support::{FrontEnd, eventually, folder, free_address, tidegate};
+use support::snmpd::Snmpd;
+use support::{FrontEnd, eventually, folder, free_address, free_port, tidegate};
 
 const COMMUNITY: &str = "secret-community";
 

@@ -352,7 +352,10 @@ fn checks_speak_tls_where_nodes_do_and_say_why_there_is_none() {
         check["failing"] == true && check["error"] == why
     });
     let metric = "tidegate_node_checks_total{site=\"unknown\",node=\"unknown-0\",check=\"http\",result=\"tls\"}";
-    assert!(scene.front_end.metric(metric) >= Some(2.0));
+    // The first check may have met a busy machine, and not the certificate.
+    eventually("two checks found no TLS", || {
+        (scene.front_end.metric(metric) >= Some(2.0)).then_some(())
+    });
     assert_eq!(unknown.heads(), Vec::<String>::new());
     let heads = node.heads();
     for path in ["/well", "/tcp", "/port"] {

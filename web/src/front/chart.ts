@@ -73,7 +73,7 @@ export function stripSentence(load: string, stepSeconds: number): string {
   const parts: string[] = [];
   for (const [letters, words] of [
     ["x", "ejected"],
-    ["+", "with 1.5 tasks or more for each CPU"],
+    ["+", "full, with 1.5 tasks or more for each CPU"],
     ["d", "drained"],
     ["m", "on a move"],
     [".", "with a load that was not known"],

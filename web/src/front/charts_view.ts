@@ -5,8 +5,9 @@ import { make } from "../dom";
 import { HEIGHT, area, line } from "./chart";
 import { drawing, setAttribute, show, svg, write } from "./elements";
 import { ticks } from "./events";
-import { STEPS, added, largest, last, sum } from "./history";
+import { STEPS, added, largest, sum } from "./history";
 import type { History, SiteHistory } from "./history";
+import { type Site, total } from "./overview";
 import type { State } from "./state";
 import { ago, count, reason, time } from "./words";
 
@@ -36,11 +37,15 @@ class Chart {
     );
   }
 
-  set(first: string, second: string, now: string, most: string): void {
+  set(first: string, second: string, most: string): void {
     setAttribute(this.first, "d", first);
     setAttribute(this.second, "d", second);
-    write(this.now, now);
     write(this.most, most);
+  }
+
+  /** What it is now, which no step of the past has yet. */
+  setNow(now: string): void {
+    write(this.now, now);
     setAttribute(this.picture, "aria-label", (this.element.firstElementChild?.textContent ?? "").trim());
   }
 
@@ -74,12 +79,13 @@ export class ChartsView {
 
   constructor(private readonly site: string) {}
 
-  update(state: State): void {
-    const own = state.siteHistory(this.site);
+  update(site: Site, state: State): void {
+    const own = state.siteHistory(site.name);
     show(this.element, own !== null);
     if (!own || !state.history) return;
     const isNew = this.drawn !== state.history;
     if (isNew) this.draw(own);
+    this.writeNow(site);
     if (isNew || this.events !== state.events) this.drawTicks(state, state.history);
     this.drawn = state.history;
     this.events = state.events;
@@ -88,24 +94,25 @@ export class ChartsView {
   private draw(own: SiteHistory): void {
     const lost = added(own.refused_per_second, own.errors_per_second);
     const most = largest(own.requests_per_second, lost);
-    this.requests.set(
-      area(own.requests_per_second, most),
-      area(lost, most),
-      count(last(own.requests_per_second)),
-      upTo(count(most)),
-    );
+    this.requests.set(area(own.requests_per_second, most), area(lost, most), upTo(count(most)));
     const slowest = largest(own.p99_seconds);
     this.latency.set(
       line(own.p99_seconds, slowest),
       line(own.p50_seconds, slowest),
-      time(last(own.p99_seconds)),
-      `${upTo(time(slowest))}; p50 dashed`,
+      `${upTo(slowest > 0 ? time(slowest) : "0")}; p50 dashed`,
     );
     const longest = largest(own.queued);
-    this.queue.set(area(own.queued, longest), "", count(last(own.queued)), upTo(count(longest)));
+    this.queue.set(area(own.queued, longest), "", upTo(count(longest)));
     const worst = largest(lost);
     write(this.reasons, reasons(own));
-    this.refusals.set(area(lost, worst), "", count(last(lost)), upTo(count(worst)));
+    this.refusals.set(area(lost, worst), "", upTo(count(worst)));
+  }
+
+  private writeNow(site: Site): void {
+    this.requests.setNow(count(site.requests_per_second));
+    this.latency.setNow(time(site.p99_seconds));
+    this.queue.setNow(count(site.queued));
+    this.refusals.setNow(count(total(site.refused) + total(site.errors)));
   }
 
   private drawTicks(state: State, history: History): void {

@@ -4,7 +4,7 @@
 // the same place; a click on one opens its row.
 
 import type { Level, Site } from "./overview";
-import { type Ranked, type RankedSite, isWrong, worstNodesFirst } from "./rank";
+import { type Ranked, type RankedSite, isOverloaded, isWrong, worstNodesFirst } from "./rank";
 
 /** A site of more nodes has cells. */
 export const ROWS_ALWAYS = 12;
@@ -67,7 +67,7 @@ const WRONG_LEVELS: ReadonlySet<string> = new Set(["bad", "warn"]);
 
 /** How full a node is, as its cell shows it: a tenth of its CPUs, or that it is over or not known. */
 export function fullness({ node }: Ranked): string {
-  if (node.tasks !== null && node.cpus !== null && node.tasks >= 1.5 * node.cpus) return "over";
+  if (isOverloaded(node)) return "over";
   return node.cpu === null ? "unknown" : `l${Math.max(0, Math.min(9, Math.floor(node.cpu * 10)))}`;
 }
 

@@ -150,7 +150,3 @@ export function added(one: readonly Maybe[], other: readonly Maybe[]): Maybe[] {
     return value === null && second === null ? null : (value ?? 0) + (second ?? 0);
   });
 }
-
-export function last(values: readonly Maybe[]): Maybe {
-  return values[values.length - 1] ?? null;
-}

@@ -1,7 +1,7 @@
 // What is wrong with nodes and sites, and which comes first.
 //
 //   node   bad    failing or ejected; 5 % of its answers or more are errors
-//          warn   errors at all; 1.5 tasks or more for each CPU; a load that is
+//          warn   errors at all; 1.5 tasks or more for each CPU while these are full; a load that is
 //                 not known although that of a neighbour is
 //          note   an operator's or an agent's word, or a move: nothing that is wrong
 //   site   bad    no node may take requests, or none is up; 1 % of its requests or more are refused or fail
@@ -12,19 +12,26 @@
 // of the configuration.
 
 import { type Level, type Node, type Site, total } from "./overview";
-import { count, reason } from "./words";
+import { count, reason, tasksSentence } from "./words";
 
 export type NodeLevel = Level | "note";
 const WEIGHT: Record<NodeLevel, number> = { bad: 3, warn: 2, note: 1, good: 0 };
 const BAD_STATES: ReadonlySet<string> = new Set(["failing", "ejected"]);
 const ERRORS_BAD = 0.05;
 const TASKS_MANY = 1.5;
+/** Used share of CPUs that are full. */
+const CPU_FULL = 0.9;
 const LOST_BAD = 0.01;
 const WAIT_LONG_S = 0.1;
 
-/** Whether it has more to do than its CPUs can. */
+/**
+ * Whether it has more to do than its CPUs can. Tasks are of this moment and the use of CPUs is of seconds: several tasks at
+ * once are no overload while CPUs are idle in between, and one is none on a part of a CPU.
+ */
 export function isOverloaded(node: Node): boolean {
-  return node.tasks !== null && node.cpus !== null && node.cpus > 0 && node.tasks >= TASKS_MANY * node.cpus;
+  const { tasks, cpus, cpu } = node;
+  if (tasks === null || cpus === null || cpus <= 0 || (cpu !== null && cpu < CPU_FULL)) return false;
+  return tasks >= TASKS_MANY * Math.max(1, cpus);
 }
 
 /** `expects`: loads of its neighbours are known, so its own should be. */
@@ -103,7 +110,7 @@ export function complaints({ node, level }: Ranked): string[] {
   if (node.note !== null) said.push(node.note.split("; ")[0] ?? "");
   else if (node.state !== "up") said.push(reason(node.state));
   if (node.errors > 0) said.push(`${count(node.errors)} errors/s`);
-  if (isOverloaded(node)) said.push(`${count(node.tasks)} tasks on ${count(node.cpus)} CPUs`);
+  if (isOverloaded(node)) said.push(tasksSentence(node));
   if (level === "warn" && said.length === 0) said.push("its load is not known");
   return said;
 }

@@ -91,7 +91,7 @@ export class SiteView {
     this.updateThrottles(site, state);
     show(this.hands, state.mayAct);
     show(this.charts.element, fold.isOpen);
-    if (fold.isOpen) this.charts.update(state);
+    if (fold.isOpen) this.charts.update(site, state);
     this.updateRows(ranked, fold, state, actions, held);
     show(this.grid.element, fold.cells.length > 0);
     show(this.legend, fold.cells.length > 0 && fold.isOpen);
@@ -182,7 +182,7 @@ function legend(): (Node | string)[] {
     ...scale,
     " 100 %, ",
     sample("over warn", "!"),
-    " 1.5 tasks and more for each CPU, ",
+    " full with 1.5 tasks and more for each CPU, ",
     sample("unknown bad", "✕"),
     " ejected, ",
     sample("l4 note", "d"),

@@ -269,6 +269,12 @@ fn explain(plane: &Plane, name: &str) -> Answer {
     }
 }
 
+/// Nothing has this name.
+pub(super) fn unknown(what: &str, name: &str) -> Answer {
+    let text = format!("there is no {what} `{}`", printable(name));
+    error(StatusCode::NOT_FOUND, &text)
+}
+
 pub(super) async fn override_node(plane: &Plane, name: &str, order: &str) -> Answer {
     let state = AdminState::ALL.iter().find(|(_, label)| *label == order);
     let Some((state, _)) = state else {
@@ -278,8 +284,7 @@ pub(super) async fn override_node(plane: &Plane, name: &str, order: &str) -> Ans
         );
     };
     let Some(node) = plane.shared.topology.load().node_named(name) else {
-        let text = format!("there is no node `{}`", printable(name));
-        return error(StatusCode::NOT_FOUND, &text);
+        return unknown("node", name);
     };
     // The driver has it before it is asked what a successor is to know.
     let given = match plane.upgrades.change().await {

@@ -17,8 +17,8 @@ use tidegate_proxy::Reason;
 
 use super::trouble::spell;
 use crate::models::{
-    CertificateStatus, EventModel, GivenCertificate, Headline, Level, NodeStatus, Problem,
-    ResourceStatus, SiteStatus, Status,
+    CertificateStatus, EventModel, GivenCertificate, Headline, Level, LoadStatus, NodeStatus,
+    Problem, ResourceStatus, SiteStatus, Status,
 };
 use crate::text::state;
 
@@ -26,6 +26,8 @@ use crate::text::state;
 const SHARE: f64 = 0.01;
 /// A used share of a CPU from which on it is full.
 const FULL: f64 = 0.95;
+/// A used share of a site's CPUs from which on there is hardly any room left.
+const BUSY: f64 = 0.9;
 /// A wait for room that is worth a word, seconds.
 const WAIT: f64 = 0.1;
 /// A certificate of the configuration that ends within this time should be replaced, seconds.
@@ -71,6 +73,7 @@ pub(super) fn headline(status: &Status, accused: &[&Finding], unsteady: &[EventM
         all.extend(nodes_out(site));
         all.extend(unknown_loads(site));
         all.extend(waits(site));
+        all.extend(busy(site, accused));
     }
     all.extend(status.resources.iter().filter_map(full_resource));
     all.extend(status.certificates.iter().filter_map(certificate));
@@ -117,14 +120,64 @@ fn calm(status: &Status) -> String {
     let nodes = status.sites.iter().map(|site| site.nodes.len()).sum();
     let sites = plural(status.sites.len(), "site");
     let nodes = plural(nodes, "node");
-    match status.recent.latency.p99_seconds {
+    let well = match status.recent.latency.p99_seconds {
         Some(p99) => format!(
             "all is well: {sites}, {nodes}, {:.0} requests/s, p99 {}",
             status.recent.requests_per_second,
             spelled(p99),
         ),
         None => format!("all is well: {sites}, {nodes}, no requests"),
+    };
+    // Others do their work, and it may be meant so.
+    let full = full_nodes(status.sites.iter().flat_map(|site| &site.nodes));
+    format!("{well}{full}")
+}
+
+/// `; full: n2 (CPU 98 %, 12 tasks on 2 CPUs)`, or nothing.
+fn full_nodes<'a>(nodes: impl Iterator<Item = &'a NodeStatus>) -> String {
+    let full: Vec<_> = nodes.filter(|it| is_full(it)).collect();
+    match full.is_empty() {
+        true => String::new(),
+        false => format!("; full: {}", named(full.into_iter().map(fullness))),
     }
+}
+
+/// `; by GET /search (62 % of shop cpu)`, or nothing: accused classes that use the site's resources.
+fn accused_at(site: &SiteStatus, accused: &[&Finding]) -> String {
+    let by = accused.iter().filter(|it| is_of(&it.resource, site));
+    let by: Vec<_> = by
+        .map(|it| {
+            let part = (it.share * 100.0).round();
+            format!("{} ({part:.0} % of {})", it.class, it.resource)
+        })
+        .collect();
+    match by.is_empty() {
+        true => String::new(),
+        false => format!("; by {}", named(by.into_iter())),
+    }
+}
+
+/// A site whose nodes have hardly any room left, though it refuses nothing yet.
+fn busy(site: &SiteStatus, accused: &[&Finding]) -> Option<Found> {
+    if site.refusing_seconds.is_some() {
+        return None;
+    }
+    let serving = site.nodes.iter().filter(|node| node.candidate);
+    let used = serving.filter_map(|node| {
+        let load = node.load.as_ref().filter(|load| load.fresh)?;
+        load.judged_cpu().zip(load.capacity)
+    });
+    let (used, all) = used.fold((0.0, 0.0), |(used, all), (cpu, cpus)| {
+        (used + cpu * cpus, all + cpus)
+    });
+    // None of them has a load that is known.
+    let share = Some(used / all).filter(|it| *it >= BUSY)?;
+    let (name, by) = (&site.name, accused_at(site, accused));
+    let text = format!(
+        "the nodes of {name} have little room left: {} of their CPUs are used{by}",
+        percent(share)
+    );
+    Some(Found::warn(0.5 * share, text))
 }
 
 fn front_end(status: &Status) -> Vec<Found> {
@@ -192,29 +245,19 @@ fn refusals(site: &SiteStatus, accused: &[&Finding]) -> Option<Found> {
     let Some((first, _)) = ours.first().filter(|_| share >= SHARE) else {
         // On and off, a moment ago and perhaps again in the next.
         let lasts = site.refusing_seconds?;
+        let why = ours
+            .first()
+            .map(|(reason, _)| format!(" ({}: {})", reason.label(), reason.what()));
         let text = format!(
-            "{} refuses requests on and off, for {}",
+            "{} refuses requests on and off, for {}{}",
             site.name,
-            spell(lasts)
+            spell(lasts),
+            why.unwrap_or_default()
         );
         return Some(Found::warn(0.8, text));
     };
-    let full: Vec<_> = site.nodes.iter().filter(|it| is_full(it)).collect();
-    let full = match full.is_empty() {
-        true => String::new(),
-        false => format!("; full: {}", named(full.into_iter().map(fullness))),
-    };
-    let by = accused.iter().filter(|it| is_of(&it.resource, site));
-    let by: Vec<_> = by
-        .map(|it| {
-            let part = (it.share * 100.0).round();
-            format!("{} ({part:.0} % of {})", it.class, it.resource)
-        })
-        .collect();
-    let by = match by.is_empty() {
-        true => String::new(),
-        false => format!("; by {}", named(by.into_iter())),
-    };
+    let full = full_nodes(site.nodes.iter());
+    let by = accused_at(site, accused);
     let text = format!(
         "{} refuses {} of its requests, {}{} ({}: {}){full}{by}",
         site.name,
@@ -229,17 +272,21 @@ fn refusals(site: &SiteStatus, accused: &[&Finding]) -> Option<Found> {
 
 fn is_full(node: &NodeStatus) -> bool {
     let load = node.load.as_ref().filter(|load| load.fresh);
-    load.and_then(|load| load.cpu)
+    load.and_then(LoadStatus::judged_cpu)
         .is_some_and(|cpu| cpu >= FULL)
 }
 
 /// `n2 (CPU 98 %, 12 tasks on 2 CPUs)`.
 fn fullness(node: &NodeStatus) -> String {
     let load = node.load.as_ref();
-    let of = |part: fn(&crate::models::LoadStatus) -> Option<f64>| load.and_then(part);
-    let cpu = of(|it| it.cpu).map(|cpu| format!("CPU {}", percent(cpu)));
+    let of = |part: fn(&LoadStatus) -> Option<f64>| load.and_then(part);
+    let cpu = of(LoadStatus::shown_cpu).map(|cpu| format!("CPU {}", percent(cpu)));
     let tasks = of(|it| it.runnable).zip(of(|it| it.capacity));
-    let tasks = tasks.map(|(tasks, cpus)| format!("{tasks:.0} tasks on {cpus} CPUs"));
+    let counted = |(tasks, cpus): (f64, _)| {
+        let tasks = plural(tasks.round() as usize, "task");
+        format!("{tasks} on {cpus} CPUs")
+    };
+    let tasks = tasks.map(counted);
     let parts: Vec<_> = cpu.into_iter().chain(tasks).collect();
     format!("{} ({})", node.name, parts.join(", "))
 }
@@ -256,41 +303,45 @@ fn errors(site: &SiteStatus) -> Option<Found> {
     by.sort_by(|one, other| other.1.total_cmp(one.1));
     let rate: f64 = by.iter().map(|it| it.1).sum();
     let share = rate / site.recent.requests_per_second;
+    let what = match by.is_empty() {
+        true => String::new(),
+        false => {
+            let each = |(what, rate): (&String, &f64)| format!("{what} {}", per_second(*rate));
+            format!(
+                ": {}{}",
+                named(by.iter().map(|it| each(*it))),
+                failing_at(site)
+            )
+        }
+    };
     if by.is_empty() || share < SHARE {
         let lasts = site.failing_seconds?;
         let text = format!(
-            "requests to {} fail on and off, for {}",
+            "requests to {} fail on and off, for {}{what}",
             site.name,
             spell(lasts)
         );
         return Some(Found::warn(0.8, text));
     }
-    let by = named(
-        by.iter()
-            .map(|(what, rate)| format!("{what} {}", per_second(**rate))),
-    );
-    let mut from: Vec<_> = site.nodes.iter().collect();
-    from.retain(|it| it.recent.errors_per_second > 0.0);
-    from.sort_by(|one, other| {
-        let rate = |it: &NodeStatus| it.recent.errors_per_second;
-        rate(other).total_cmp(&rate(one))
-    });
-    let from = match from.is_empty() {
-        true => String::new(),
-        false => {
-            let each = |it: &NodeStatus| {
-                format!("{} ({})", it.name, per_second(it.recent.errors_per_second))
-            };
-            format!("; at {}", named(from.into_iter().map(each)))
-        }
-    };
     let text = format!(
-        "{} of the requests to {} fail{}: {by}{from}",
+        "{} of the requests to {} fail{}{what}",
         percent(share),
         site.name,
         lasting(site.failing_seconds),
     );
     Some(Found::bad(1.0 + share, text))
+}
+
+/// `; at n2 (73/s)`: the nodes where that is, the worst first; nothing if it is at none.
+fn failing_at(site: &SiteStatus) -> String {
+    let rate = |it: &NodeStatus| it.recent.errors_per_second;
+    let mut from: Vec<_> = site.nodes.iter().filter(|it| rate(it) > 0.0).collect();
+    from.sort_by(|one, other| rate(other).total_cmp(&rate(one)));
+    let each = |it: &NodeStatus| format!("{} ({})", it.name, per_second(rate(it)));
+    match from.is_empty() {
+        true => String::new(),
+        false => format!("; at {}", named(from.into_iter().map(each))),
+    }
 }
 
 /// `, for 3 min`: how long something has been so.
@@ -321,15 +372,32 @@ fn nodes_out(site: &SiteStatus) -> Option<Found> {
 }
 
 /// Nodes that are ejected and return, again and again.
-fn unsteady_nodes(events: &[EventModel]) -> Option<Found> {
-    let each = events.iter().map(|it| {
-        let name = it.node.as_deref().unwrap_or_default();
-        let lasting = spell(it.at_seconds - it.first_at_seconds);
-        format!("{name} (ejected {} times in {lasting})", it.times)
-    });
-    let (verb, each) = (if events.len() == 1 { "goes" } else { "go" }, named(each));
-    let text = format!("{} {verb} in and out: {each}", plural(events.len(), "node"));
-    (!events.is_empty()).then(|| Found::warn(0.45, text))
+fn unsteady_nodes(events: &[EventModel]) -> Vec<Found> {
+    let (out, unread): (Vec<_>, Vec<_>) = events.iter().partition(|it| it.kind == "ejected");
+    let each = |nodes: &[&EventModel], what: &str| {
+        named(nodes.iter().map(|it| {
+            let name = it.node.as_deref().unwrap_or_default();
+            let lasting = spell(it.at_seconds - it.first_at_seconds);
+            format!("{name} ({what} {} times in {lasting})", it.times)
+        }))
+    };
+    let mut found = Vec::new();
+    if !out.is_empty() {
+        let verb = if out.len() == 1 { "goes" } else { "go" };
+        let (nodes, each) = (plural(out.len(), "node"), each(&out, "ejected"));
+        found.push(Found::warn(
+            0.45,
+            format!("{nodes} {verb} in and out: {each}"),
+        ));
+    }
+    if !unread.is_empty() {
+        let (nodes, each) = (plural(unread.len(), "node"), each(&unread, "lost"));
+        found.push(Found::warn(
+            0.25,
+            format!("the load of {nodes} comes and goes: {each}"),
+        ));
+    }
+    found
 }
 
 /// Nodes that are read, and of which no load is known.
@@ -371,7 +439,7 @@ fn waits(site: &SiteStatus) -> Option<Found> {
 
 fn full_resource(resource: &ResourceStatus) -> Option<Found> {
     let load = resource.load.as_ref().filter(|load| load.fresh)?;
-    let cpu = load.cpu.filter(|cpu| *cpu >= FULL)?;
+    let cpu = load.judged_cpu().filter(|cpu| *cpu >= FULL)?;
     let text = format!("{} is full: CPU {}", resource.name, percent(cpu));
     Some(Found::warn(0.6, text))
 }
@@ -468,240 +536,4 @@ fn spelled(seconds: f64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-    use std::sync::Arc;
-
-    use tidegate_core::culprits::Confidence;
-    use tidegate_core::time::Timestamp;
-
-    use super::super::status::status;
-    use super::*;
-    use crate::models::Quantiles;
-    use crate::testing;
-
-    /// `shop` with n1 and n2, `blog` with n3, all in order.
-    fn calm_status() -> Status {
-        let (_driver, plane) = testing::plane();
-        let mut status = status(&plane);
-        for node in status.sites.iter_mut().flat_map(|it| &mut it.nodes) {
-            node.load.iter_mut().for_each(|load| load.fresh = true);
-        }
-        status.recent.requests_per_second = 300.0;
-        status.recent.latency = Quantiles {
-            p50_seconds: Some(0.004),
-            p99_seconds: Some(0.0215),
-        };
-        status
-    }
-
-    /// After this change, nothing being known of culprits.
-    fn after(change: impl FnOnce(&mut Status)) -> Headline {
-        let mut status = calm_status();
-        change(&mut status);
-        headline(&status, &[], &[])
-    }
-
-    fn texts(headline: &Headline) -> Vec<&str> {
-        let others = headline.others.iter().map(|it| it.text.as_str());
-        std::iter::once(headline.text.as_str())
-            .chain(others)
-            .collect()
-    }
-
-    fn rates(all: &[(&str, f64)]) -> BTreeMap<String, f64> {
-        let all = all.iter();
-        all.map(|(what, rate)| ((*what).to_owned(), *rate))
-            .collect()
-    }
-
-    #[test]
-    fn nothing_wrong_is_said_with_what_goes_on() {
-        let calm = after(|_| {});
-        assert_eq!(calm.level, Level::Good);
-        let text = "all is well: 2 sites, 3 nodes, 300 requests/s, p99 22 ms";
-        assert_eq!(texts(&calm), [text]);
-        let idle = after(|status| status.recent = Default::default());
-        assert_eq!(idle.text, "all is well: 2 sites, 3 nodes, no requests");
-        // What operators want is nothing wrong, nor is what clients did.
-        let wanted = after(|status| {
-            status.sites[0].nodes[0].state = "maint".into();
-            status.sites[0].nodes[0].candidate = false;
-            status.sites[0].refused = rates(&[("bad_request", 100.0), ("source_rate", 90.0)]);
-        });
-        assert_eq!(texts(&wanted), [text]);
-    }
-
-    #[test]
-    fn nodes_that_go_in_and_out_are_named_though_they_are_in_now() {
-        let log = crate::events::EventLog::default();
-        let eject = |node: &str| {
-            let about = crate::events::About::node(node, "shop");
-            log.add("ejected", about, "it fails");
-        };
-        (0..3).for_each(|_| log.add("ejected", crate::events::About::node("n1", "shop"), "slow"));
-        (0..4).for_each(|_| eject("n1"));
-        (0..2).for_each(|_| eject("n2"));
-        let said = headline(&calm_status(), &[], &log.unsteady());
-        let text = "1 node goes in and out: n1 (ejected 4 times in 0.0 s)";
-        assert_eq!((texts(&said), said.level), (vec![text], Level::Warn));
-    }
-
-    #[test]
-    fn refusals_are_named_with_what_is_full_and_by_whom() {
-        let mut status = calm_status();
-        let shop = &mut status.sites[0];
-        shop.recent.requests_per_second = 300.0;
-        shop.refused = rates(&[
-            ("overload", 200.0),
-            ("queue_full", 10.0),
-            ("bad_request", 9.0),
-        ]);
-        let load = shop.nodes[1].load.as_mut().unwrap();
-        (load.cpu, load.runnable, load.capacity) = (Some(0.98), Some(12.0), Some(2.0));
-        let finding = |class: &str, resource: &str| Finding {
-            class: class.into(),
-            pattern: None,
-            resource: Arc::from(resource),
-            share: 0.62,
-            cost_seconds: 0.1,
-            cost_error: 0.1,
-            evidence: [9.0; 3],
-            in_progress: 3.0,
-            flagged: Some((Confidence::Strong, Timestamp::ZERO)),
-            suspected: None,
-            presumed: None,
-        };
-        let (own, other) = (
-            finding("shop GET /search?q", "shop cpu"),
-            finding("blog GET /", "blog cpu"),
-        );
-        let said = headline(&status, &[&own, &other], &[]);
-        assert_eq!(said.level, Level::Bad);
-        assert_eq!(
-            texts(&said),
-            [
-                "shop refuses 70 % of its requests, 210/s (overload: an admission limit was reached); \
-              full: n2 (CPU 98 %, 12 tasks on 2 CPUs); by shop GET /search?q (62 % of shop cpu)"
-            ]
-        );
-    }
-
-    #[test]
-    fn errors_are_named_with_their_reasons_and_nodes() {
-        let said = after(|status| {
-            let shop = &mut status.sites[0];
-            shop.recent.requests_per_second = 104.0;
-            shop.errors = rates(&[("5xx", 70.0), ("connect", 3.0)]);
-            shop.nodes[1].recent.errors_per_second = 73.0;
-        });
-        assert_eq!(said.level, Level::Bad);
-        let text = "70 % of the requests to shop fail: 5xx 70/s, connect 3.0/s; at n2 (73/s)";
-        assert_eq!(texts(&said), [text]);
-        // One in a thousand is no sentence.
-        let few = after(|status| {
-            status.sites[0].recent.requests_per_second = 1000.0;
-            status.sites[0].errors = rates(&[("5xx", 1.0)]);
-        });
-        assert_eq!(few.level, Level::Good);
-    }
-
-    #[test]
-    fn a_site_without_a_node_comes_before_all_else() {
-        let said = after(|status| {
-            status.accept_paused = 1;
-            status.sites[0].refused = rates(&[("overload", 100.0)]);
-            status.sites[0].recent.requests_per_second = 100.0;
-            let blog = &mut status.sites[1];
-            blog.candidates = 0;
-            blog.refused = rates(&[("no_node", 50.0)]);
-            blog.recent.requests_per_second = 50.0;
-            blog.nodes[0].trouble.ejected_for = Some("failures".into());
-            blog.nodes[0].trouble.ejected_seconds_ago = Some(12.0);
-        });
-        let all = texts(&said);
-        assert_eq!(
-            all[0],
-            "no node of blog may take requests: n3 (failures, 12 s)"
-        );
-        assert!(all[1].starts_with("shop refuses 100 %"), "{all:?}");
-        assert!(all[2].starts_with("one worker accepts no"), "{all:?}");
-        assert_eq!(all.len(), 3);
-    }
-
-    #[test]
-    fn what_clients_do_not_notice_yet_is_a_warning() {
-        let said = after(|status| {
-            status.draining = true;
-            let shop = &mut status.sites[0];
-            shop.nodes[0].trouble.ejected_for = Some("check".into());
-            shop.nodes[0].trouble.ejected_seconds_ago = Some(300.0);
-            shop.nodes[0].load = None;
-            shop.apart.queue_wait.p99_seconds = Some(0.25);
-            shop.apart.queued = 4;
-            status.sites[1].fail_open = true;
-        });
-        assert_eq!(said.level, Level::Warn);
-        let expected = [
-            "this front-end drains: it was asked to stop",
-            "1 of 2 nodes of shop is out: n1 (check, 5 min)",
-            "no node of blog is up: ejected ones are used",
-            "requests to shop wait for room: 4 of them now, p99 250 ms",
-        ];
-        assert_eq!(texts(&said), expected);
-    }
-
-    #[test]
-    fn certificates_are_wrong_once_they_end_or_have_no_next_one() {
-        let with = |left: Option<f64>, error: Option<&str>| {
-            after(|status| {
-                status.certificates = vec![CertificateStatus {
-                    names: vec!["shop.example".into()],
-                    expires_in_seconds: left,
-                    issued: 1,
-                    failed: 0,
-                    error: error.map(str::to_owned),
-                    next_try_in_seconds: None,
-                }];
-            })
-        };
-        assert_eq!(with(Some(60.0), None).level, Level::Good);
-        assert_eq!(with(Some(-60.0), None).level, Level::Bad);
-        let said = with(Some(86_400.0), Some("refused"));
-        let text = "the certificate for shop.example ends in 24 h and has no next one: refused";
-        assert_eq!((said.level, said.text.as_str()), (Level::Warn, text));
-    }
-
-    #[test]
-    fn a_certificate_of_the_file_is_a_warning_for_its_last_seven_days() {
-        let with = |days: f64| {
-            after(|status| {
-                status.given_certificates = vec![GivenCertificate {
-                    names: vec!["shop.example".into()],
-                    expires_in_seconds: days * 86_400.0,
-                }];
-            })
-        };
-        assert_eq!(with(7.01).level, Level::Good);
-        let said = with(6.0);
-        let text = "the certificate for shop.example ends in 144 h";
-        assert_eq!((said.level, said.text.as_str()), (Level::Warn, text));
-        let said = with(-1.0);
-        let text = "the certificate for shop.example has run out 24 h ago";
-        assert_eq!((said.level, said.text.as_str()), (Level::Bad, text));
-    }
-
-    #[test]
-    fn long_lists_are_cut() {
-        let names = (1..=5).map(|number| format!("n{number}"));
-        assert_eq!(named(names), "n1, n2, n3 and 2 more");
-        let said = after(|status| {
-            let site = status.sites[1].clone();
-            status.sites = vec![site; 100];
-            for site in &mut status.sites {
-                site.candidates = 0;
-            }
-        });
-        assert_eq!(said.others.len(), OTHERS_MAX);
-    }
-}
+mod tests;

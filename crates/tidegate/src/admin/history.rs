@@ -13,7 +13,7 @@ use tidegate_remote::clock;
 use super::api::{self, Answer};
 use super::certificates;
 use super::headline;
-use super::plane::Plane;
+use super::plane::{NodeCounters, Plane};
 use super::query::Query;
 use super::status::SERVER_ERRORS;
 use crate::config::state_folder::HISTORY;
@@ -43,6 +43,7 @@ pub(super) struct Recorder {
     /// What was said of certificates that end.
     ending: BTreeSet<(Vec<String>, Level)>,
     before: Arc<Snapshot>,
+    nodes_before: NodeCounters,
 }
 
 impl Recorder {
@@ -53,6 +54,7 @@ impl Recorder {
             spells: Spells::default(),
             ending: BTreeSet::new(),
             before,
+            nodes_before: Arc::default(),
         }
     }
 }
@@ -169,10 +171,12 @@ impl Plane {
             self.look_at_certificates();
         }
         let now = Arc::new(self.shared.stats.snapshot());
+        let nodes_now = self.node_counters();
         let topology = self.shared.topology.load();
         let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
         let recorder = &mut window.recorder;
         let before = std::mem::replace(&mut recorder.before, Arc::clone(&now));
+        let nodes_before = std::mem::replace(&mut recorder.nodes_before, nodes_now);
         let none = SiteSnapshot::default();
         let sites: Vec<_> = topology
             .served()
@@ -194,7 +198,11 @@ impl Plane {
         recorder.spells.retain(is_there);
         let members = topology.members().map(|(id, node)| {
             let site = topology.site(node.site).name.as_str();
-            (node.name.as_str(), site, self.node_sample(id, node))
+            (
+                node.name.as_str(),
+                site,
+                self.node_sample(id, node, &nodes_before),
+            )
         });
         recorder.history.record(second, sites, members);
     }
@@ -229,10 +237,11 @@ impl Plane {
         Some(clock::unix().as_secs().saturating_sub(since) as f64)
     }
 
-    fn node_sample(&self, id: NodeId, node: &Node) -> NodeSample {
+    fn node_sample(&self, id: NodeId, node: &Node, before: &NodeCounters) -> NodeSample {
         let last = self.shared.table.last(id);
         let is_fresh = (self.clock)().since(last.observed_at) <= last.freshness();
-        NodeSample::new(Some(&last).filter(|_| is_fresh), place(node))
+        let load = Some(&last).filter(|_| is_fresh);
+        NodeSample::new(load, self.cpu_since(before, id), place(node))
     }
 }
 
@@ -269,6 +278,12 @@ pub(super) fn answer(plane: &Plane, query: Option<&str>) -> Answer {
     };
     let window = plane.window.lock().unwrap_or_else(PoisonError::into_inner);
     let history = &window.recorder.history;
+    if let Some(site) = &wanted.site
+        && !history.knows_site(site)
+        && plane.shared.topology.load().site_named(site).is_none()
+    {
+        return api::unknown("site", site);
+    }
     let shown = history.show(wanted.step, wanted.last, wanted.site.as_deref());
     drop(window);
     api::json(StatusCode::OK, &shown)
@@ -336,12 +351,12 @@ mod tests {
         let sites: Vec<_> = shown.sites.iter().map(|it| it.name.as_str()).collect();
         assert_eq!(sites, ["blog", "shop"]);
         assert_eq!(shown.sites[1].requests_per_second, [Some(0.0); 2]);
-        // n1's three tasks share two CPUs, n2's load is old, n3's was never read.
+        // Three tasks share n1's two CPUs, of which a quarter is idle; n2's load is old, n3's was never read.
         let loads: Vec<_> = shown
             .nodes
             .iter()
             .map(|it| (&*it.site, &*it.load))
             .collect();
-        assert_eq!(loads, [("shop", "++"), ("shop", ".."), ("blog", "..")]);
+        assert_eq!(loads, [("shop", "77"), ("shop", ".."), ("blog", "..")]);
     }
 }

@@ -4,11 +4,13 @@
 //! nodes ask for and no more. What clients sent comes in only as the names of classes that are shown to
 //! be culprits, which are a few.
 
+mod node_loads;
+
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_core::admission::Rank;
-use tidegate_core::load::{NodeLoad, Rung};
+use tidegate_core::load::Rung;
 use tidegate_core::topology::{AdminState, GroupId, Health, Membership, NodeId, SiteId, Topology};
 use tidegate_proxy::{
     Ending, Handshake, HandshakeFailure, HistogramSnapshot, NodeSnapshot, Reason, SiteSnapshot,
@@ -626,63 +628,6 @@ impl Scene<'_> {
             let rung = load.map_or(Rung::None, |load| load.rung).label();
             family.sample(&[labels[0], labels[1], ("rung", rung)], 1.0);
         });
-    }
-
-    fn node_loads(&self, text: &mut Text) {
-        let help = "Time since the newest load record was made, believed or not.";
-        let mut family = text.family("tidegate_node_load_age_seconds", Kind::Gauge, help);
-        self.each_node(|labels, id, _| {
-            let seen = self.plane.shared.table.last(id).observed_at;
-            if seen.nanos() > 0 {
-                family.sample(labels, self.look.now.since(seen).as_secs_f64());
-            }
-        });
-        type Value = fn(&NodeLoad) -> f32;
-        let gauges: [(_, _, Value); 7] = [
-            (
-                "tidegate_node_cpus",
-                "CPUs that the node can use.",
-                |load| load.capacity,
-            ),
-            (
-                "tidegate_node_run_queue",
-                "Tasks that run or wait for a CPU.",
-                |load| load.runnable,
-            ),
-            (
-                "tidegate_node_cpu_ratio",
-                "Used share of the CPUs.",
-                |load| load.utilization.clamp(0.0, 1.0),
-            ),
-            (
-                "tidegate_node_memory_ratio",
-                "Used share of the memory.",
-                |load| load.memory,
-            ),
-            (
-                "tidegate_node_files_ratio",
-                "Used share of the file descriptors.",
-                |load| load.files,
-            ),
-            (
-                "tidegate_node_requests",
-                "Requests in flight of all front-ends.",
-                |load| load.in_flight,
-            ),
-            (
-                "tidegate_node_one_way_seconds",
-                "One-way delay between node and front-end.",
-                |load| load.one_way,
-            ),
-        ];
-        for (name, help, value) in gauges {
-            let mut family = text.family(name, Kind::Gauge, help);
-            self.each_node(|labels, id, _| {
-                if let Some(load) = self.plane.shared.table.fresh(id, self.look.now) {
-                    family.sample(labels, value(&load).into());
-                }
-            });
-        }
     }
 
     fn reloads(&self, text: &mut Text) {

@@ -7,7 +7,8 @@ use tidegate_remote::clock;
 use super::plane::Plane;
 use super::status::{Detail, in_detail};
 use crate::models::{
-    NodeStatus, Overview, OverviewNode, OverviewRecent, OverviewSite, Recent, Short, SiteStatus,
+    LoadStatus, NodeStatus, Overview, OverviewNode, OverviewRecent, OverviewSite, Recent, Short,
+    SiteStatus,
 };
 use crate::text::state;
 
@@ -103,7 +104,7 @@ fn node(node: &NodeStatus) -> OverviewNode {
         node.rung.clone(),
         of(fresh.and_then(|it| it.runnable)),
         of(fresh.and_then(|it| it.capacity)),
-        of(fresh.and_then(|it| it.cpu)),
+        of(fresh.and_then(LoadStatus::shown_cpu)),
         of(load.map(|it| it.age_seconds)),
         node.in_flight,
         of(node.share),

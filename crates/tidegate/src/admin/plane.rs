@@ -7,8 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tidegate_core::load::Counters;
 use tidegate_core::throttle::ClassPattern;
 use tidegate_core::time::Timestamp;
+use tidegate_core::topology::NodeId;
 use tidegate_culprits::names::ClassNames;
 use tidegate_proxy::{Shared, Snapshot};
 
@@ -81,22 +83,39 @@ pub(crate) struct Plane {
     pub(crate) window: Mutex<Window>,
 }
 
-/// Two earlier snapshots: what happened since the older one is "the last seconds". And what happened before.
+/// Two earlier moments: what happened since the older one is "the last seconds". And what happened before.
 #[derive(Debug)]
 pub(crate) struct Window {
-    older: (Timestamp, Arc<Snapshot>),
-    newer: (Timestamp, Arc<Snapshot>),
+    older: Moment,
+    newer: Moment,
     pub(super) recorder: Recorder,
 }
+
+/// What had been counted at a moment.
+#[derive(Clone, Debug)]
+struct Moment {
+    at: Timestamp,
+    snapshot: Arc<Snapshot>,
+    nodes: NodeCounters,
+    resources: NodeCounters,
+}
+
+/// Counters of the nodes themselves, by their numbers; none of those whose load was not read.
+pub(super) type NodeCounters = Arc<[Option<Counters>]>;
 
 impl Window {
     /// A window that begins now.
     pub(crate) fn new(now: Timestamp, snapshot: Snapshot) -> Self {
-        let snapshot = Arc::new(snapshot);
+        let began = Moment {
+            at: now,
+            snapshot: Arc::new(snapshot),
+            nodes: Arc::default(),
+            resources: Arc::default(),
+        };
         Self {
-            older: (now, Arc::clone(&snapshot)),
-            newer: (now, Arc::clone(&snapshot)),
-            recorder: Recorder::new(snapshot),
+            recorder: Recorder::new(Arc::clone(&began.snapshot)),
+            older: began.clone(),
+            newer: began,
         }
     }
 }
@@ -110,8 +129,33 @@ pub(crate) struct Look {
     pub(crate) snapshot: Arc<Snapshot>,
     /// The counters at the begin of the window.
     pub(crate) earlier: Arc<Snapshot>,
+    /// Counters of the nodes themselves at that time.
+    pub(super) earlier_nodes: NodeCounters,
+    /// The same of resources.
+    pub(super) earlier_resources: NodeCounters,
     /// Length of the window in seconds.
     pub(crate) seconds: f64,
+}
+
+/// The use of a node's CPUs over the last seconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RecentCpu {
+    /// Used share; none before the node was counted for that long.
+    pub(super) used: Option<f32>,
+    /// Whether the node counts it.
+    pub(super) is_counted: bool,
+}
+
+impl RecentCpu {
+    /// Of the node at this place, whose counters are these now.
+    pub(super) fn since(then: &NodeCounters, place: usize, now: Option<Counters>) -> Self {
+        let earlier = then.get(place).and_then(Option::as_ref);
+        let used = now.zip(earlier).and_then(|(now, then)| now.cpu_since(then));
+        Self {
+            used,
+            is_counted: now.is_some_and(|it| it.busy_ns.is_some()),
+        }
+    }
 }
 
 impl Plane {
@@ -127,18 +171,38 @@ impl Plane {
         let snapshot = Arc::new(self.shared.stats.snapshot());
         let now = (self.clock)();
         let window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
-        let (begin, earlier) = &window.older;
+        let older = &window.older;
         Look {
             now,
             snapshot,
-            earlier: Arc::clone(earlier),
-            seconds: now.since(*begin).as_secs_f64(),
+            earlier: Arc::clone(&older.snapshot),
+            earlier_nodes: Arc::clone(&older.nodes),
+            earlier_resources: Arc::clone(&older.resources),
+            seconds: now.since(older.at).as_secs_f64(),
         }
+    }
+
+    /// Counters of the nodes themselves, as they were read last.
+    pub(super) fn node_counters(&self) -> NodeCounters {
+        let table = &self.shared.table;
+        let ids = (0..table.nodes()).map(|number| NodeId(number as u32));
+        ids.map(|id| table.counters(id)).collect()
+    }
+
+    /// Used share of a node's CPUs since then; none where that was not counted.
+    pub(super) fn cpu_since(&self, then: &NodeCounters, node: NodeId) -> Option<f32> {
+        let now = self.shared.table.counters(node);
+        RecentCpu::since(then, node.index(), now).used
     }
 
     /// Moves the window on; to be done every [`WINDOW`], or the last seconds grow long.
     pub(crate) fn turn_window(&self) {
-        let newer = ((self.clock)(), Arc::new(self.shared.stats.snapshot()));
+        let newer = Moment {
+            at: (self.clock)(),
+            snapshot: Arc::new(self.shared.stats.snapshot()),
+            nodes: self.node_counters(),
+            resources: self.resources.counters_of_all(),
+        };
         let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
         window.older = std::mem::replace(&mut window.newer, newer);
     }

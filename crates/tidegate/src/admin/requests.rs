@@ -41,11 +41,17 @@ pub(super) fn answer(plane: &Plane, query: Option<&str>) -> Answer {
         Err(why) => return api::error(StatusCode::BAD_REQUEST, &why),
     };
     let topology = plane.shared.topology.load();
-    let site = query.text("site").map(|it| topology.site_named(&it));
-    let node = query.text("node").map(|it| topology.node_named(&it));
+    let (named_site, named_node) = (query.text("site"), query.text("node"));
+    let site = (named_site.as_deref()).and_then(|it| topology.site_named(it));
+    let node = (named_node.as_deref()).and_then(|it| topology.node_named(it));
+    match (&named_site, &named_node) {
+        (Some(name), _) if site.is_none() => return api::unknown("site", name),
+        (_, Some(name)) if node.is_none() => return api::unknown("node", name),
+        _ => {}
+    }
     let wanted = |it: &Recent| {
-        site.is_none_or(|site| site.is_some() && it.site == site)
-            && node.is_none_or(|node| node.is_some() && it.node == node)
+        (site.is_none() || it.site == site)
+            && (node.is_none() || it.node == node)
             && (!query.has("wrong") || it.is_wrong())
     };
     let requests = decisions(plane, &plane.look(), &topology, last, wanted);

@@ -106,6 +106,8 @@ mod tests {
             now: testing::now(),
             earlier: Arc::clone(&snapshot),
             snapshot,
+            earlier_nodes: Arc::default(),
+            earlier_resources: Arc::default(),
             seconds: 5.0,
         };
         let told = |site: &Site, node| reasons(&table, &look, site, NodeId(node)).len();

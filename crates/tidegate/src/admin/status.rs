@@ -13,7 +13,7 @@ use super::agents;
 use super::certificates;
 use super::checks;
 use super::headline::headline;
-use super::plane::{Look, Plane};
+use super::plane::{Look, Plane, RecentCpu};
 use super::soft_limits;
 use super::sources;
 use super::throttles;
@@ -87,7 +87,7 @@ pub(super) fn in_detail(plane: &Plane, detail: Detail) -> Status {
         sources: sources::status(plane),
         left_out: (plane.cluster.as_ref()).map_or_else(Vec::new, |it| it.left_out()),
         throttles: throttles::all(plane),
-        resources: resources(plane, look.now),
+        resources: resources(plane, &look),
     };
     let findings = plane.culprits.as_ref().map(Asks::findings);
     let accused: Vec<_> = findings.iter().flat_map(|it| it.flagged()).collect();
@@ -116,9 +116,11 @@ fn leaving(plane: &Plane, topology: &Topology) -> Vec<LeavingStatus> {
     status.collect()
 }
 
-fn resources(plane: &Plane, now: Timestamp) -> Vec<ResourceStatus> {
+fn resources(plane: &Plane, look: &Look) -> Vec<ResourceStatus> {
     let resource = |(node, last, reads): (ResourceNode, NodeLoad, _)| {
-        let load = load_status(&last, now);
+        let counters = plane.resources.counters(node.place);
+        let recent = RecentCpu::since(&look.earlier_resources, node.place as usize, counters);
+        let load = load_status(&last, recent, look.now);
         ResourceStatus {
             name: node.name,
             address: node.address.to_string(),
@@ -365,7 +367,9 @@ pub(super) fn node_status(
     let checks = is_all.then(|| checks::status(plane, look, topology, id));
     let responses = is_all.then(|| responses(look, id));
     let last = plane.shared.table.last(id);
-    let load = load_status(&last, look.now);
+    let counters = plane.shared.table.counters(id);
+    let recent = RecentCpu::since(&look.earlier_nodes, id.index(), counters);
+    let load = load_status(&last, recent, look.now);
     let rung = known_rung(load.as_ref(), &last);
     let mut trouble = trouble(plane, look, topology, id);
     let moves = plane.moves.as_ref();
@@ -434,7 +438,7 @@ fn responses(look: &Look, id: NodeId) -> BTreeMap<String, u64> {
     responses
 }
 
-fn load_status(load: &NodeLoad, now: Timestamp) -> Option<LoadStatus> {
+fn load_status(load: &NodeLoad, recent: RecentCpu, now: Timestamp) -> Option<LoadStatus> {
     if load.observed_at == Timestamp::ZERO {
         return None;
     }
@@ -452,6 +456,8 @@ fn load_status(load: &NodeLoad, now: Timestamp) -> Option<LoadStatus> {
         runnable: known(load.runnable),
         // Counters and clock of a node are not read at the same moment: a full CPU can seem more than full.
         cpu: known(load.utilization.clamp(0.0, 1.0)),
+        recent_cpu: recent.used.and_then(known),
+        counts_cpu: recent.is_counted,
         memory: known(load.memory),
         files: known(load.files),
         in_flight: known(load.in_flight),

@@ -6,13 +6,14 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use tidegate_core::load::NodeLoad;
+use tidegate_core::load::{Counters, NodeLoad};
 use tidegate_core::topology::NodeId;
 
 use super::culprits::browser;
@@ -170,6 +171,44 @@ fn a_cpu_is_at_most_full_and_an_unknown_one_unknown() {
 }
 
 #[test]
+fn the_cpu_use_that_is_shown_is_of_seconds() {
+    let scene = Scene::new();
+    let table = &scene.plane.shared.table;
+    let read = |ms: u64, busy_ms: u64| {
+        let counters = Counters {
+            at: testing::now() + Duration::from_millis(ms),
+            generation: 1,
+            cores: 2.0,
+            busy_ns: Some(busy_ms * 1_000_000),
+            fine: true,
+            disk_ns: None,
+            network: None,
+            context_switches: None,
+        };
+        table.store_counters(NodeId(0), &counters);
+    };
+    let shown = || {
+        let (_, status): (_, Status) = scene.get("/api/status");
+        let load = status.sites[0].nodes[0].load.clone().unwrap();
+        (load.recent_cpu, load.shown_cpu() == load.cpu)
+    };
+    assert_eq!(shown(), (None, true), "nothing was counted");
+    read(0, 500);
+    scene.plane.turn_window();
+    scene.plane.turn_window();
+    read(5000, 2500);
+    assert_eq!(shown(), (Some(0.2), false));
+    let (_, overview): (_, serde_json::Value) = scene.get("/api/overview");
+    assert_eq!(overview["sites"][0]["nodes"][0][5], 0.2);
+    let metrics = scene.metrics(None);
+    let counter = "tidegate_node_cpu_seconds_total{site=\"shop\",node=\"n1\"} 2.5\n";
+    assert!(metrics.contains(counter), "{metrics}");
+    // A node that starts anew counts anew.
+    read(6000, 100);
+    assert_eq!(shown(), (None, true));
+}
+
+#[test]
 fn overrides_are_carried_out_and_change_readiness() {
     let scene = Scene::new();
     for (node, order) in [("n1", "drain"), ("n2", "maint"), ("n3", "drain")] {
@@ -301,6 +340,21 @@ fn what_is_not_there_or_not_allowed_is_said_in_json() {
             StatusCode::METHOD_NOT_ALLOWED,
         ),
         (Method::GET, "/api/why/%00%0d%0a", StatusCode::NOT_FOUND),
+        (
+            Method::GET,
+            "/api/history?site=nobody",
+            StatusCode::NOT_FOUND,
+        ),
+        (
+            Method::GET,
+            "/api/requests?site=nobody",
+            StatusCode::NOT_FOUND,
+        ),
+        (
+            Method::GET,
+            "/api/requests?node=nobody",
+            StatusCode::NOT_FOUND,
+        ),
     ] {
         let (status, headers, body) = scene.ask(false, &request(method.clone(), path));
         assert_eq!(status, expected, "{method} {path}");
@@ -379,6 +433,17 @@ fn with_a_token_only_its_bearer_is_answered() {
 #[test]
 fn metrics_are_as_expected() {
     let scene = Scene::new();
+    let used = Counters {
+        at: testing::now(),
+        generation: 1,
+        cores: 2.0,
+        busy_ns: Some(2_500_000_000),
+        fine: true,
+        disk_ns: None,
+        network: None,
+        context_switches: None,
+    };
+    (scene.plane.shared.table).store_counters(NodeId(0), &used);
     let text = scene.metrics(Some("application/openmetrics-text; version=1.0.0"));
     let mut lines = Vec::new();
     for line in text.lines() {
@@ -473,7 +538,6 @@ fn fields(value: &serde_json::Value, names: &mut Vec<String>) {
     items.for_each(|item| fields(item, names));
 }
 
-/// A server of the test cluster on a thread of its own, for as long as the test runs.
 /// Waits until the first second of the past is known.
 fn wait_for_history(address: std::net::SocketAddr) {
     let client = client(address);
@@ -495,6 +559,7 @@ fn client(address: std::net::SocketAddr) -> crate::client::Client {
     }
 }
 
+/// A server of the test cluster on a thread of its own, for as long as the test runs.
 fn serve() -> (Driver, std::net::SocketAddr) {
     let (driver, plane) = testing::plane();
     let (told, address) = std::sync::mpsc::channel();

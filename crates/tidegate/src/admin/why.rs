@@ -22,7 +22,7 @@ use super::shares;
 use super::status::{Detail, grown, node_status};
 use super::throttles;
 use crate::models::{
-    NodeStatus, TermStatus, Why, WhyClass, WhyNode, WhySite, WhySiteNode, grown_reason,
+    LoadStatus, NodeStatus, TermStatus, Why, WhyClass, WhyNode, WhySite, WhySiteNode, grown_reason,
 };
 
 /// Nodes that one sentence names.
@@ -244,15 +244,19 @@ fn load_reason(status: &NodeStatus) -> String {
             .and_then(|reads| reads.last_error.clone());
         error.map_or(String::new(), |error| format!(" ({error})"))
     };
+    // Datagrams serve as well: it is said where there is a load, and nothing worse.
+    let no_rdma = status.reads.as_ref().and_then(|it| it.no_rdma.as_ref());
+    let no_rdma = no_rdma.map_or(String::new(), |why| format!("; not over RDMA: {why}"));
     match (&status.load, &status.reads) {
         (Some(load), _) if load.fresh && status.agent.is_some() => format!(
             "its agent was heard {:.1} s ago ({}); it tells no load: own requests in flight and latencies decide",
             load.age_seconds, status.rung
         ),
         (Some(load), _) if load.fresh => format!(
-            "its load is known by {}, {:.1} ms old",
+            "its load is known by {}, {:.1} ms old{}{no_rdma}",
             status.rung,
-            load.age_seconds * 1e3
+            load.age_seconds * 1e3,
+            load_words(load)
         ),
         (Some(load), _) if status.agent.is_some() => format!(
             "its agent was heard {:.1} s ago, and what it said stands{}",
@@ -266,6 +270,27 @@ fn load_reason(status: &NodeStatus) -> String {
         ),
         (None, Some(_)) => format!("its load is not known yet{}", trouble()),
         (None, None) => "its load is not read: own requests in flight and latencies decide".into(),
+    }
+}
+
+/// `: 98 % of its CPUs were used in the last seconds, and 12 tasks are on 2 CPUs now`, or what of that is known.
+fn load_words(load: &LoadStatus) -> String {
+    let cpu = load.shown_cpu().map(|cpu| {
+        let when = match load.recent_cpu {
+            Some(_) => "were used in the last seconds",
+            None => "are used",
+        };
+        format!("{:.0} % of its CPUs {when}", cpu * 100.0)
+    });
+    let tasks = load.runnable.zip(load.capacity);
+    let tasks = tasks.map(|(tasks, cpus)| match tasks {
+        1.0 => format!("1 task is on {cpus} CPUs now"),
+        _ => format!("{tasks:.0} tasks are on {cpus} CPUs now"),
+    });
+    let known: Vec<_> = cpu.into_iter().chain(tasks).collect();
+    match known.is_empty() {
+        true => String::new(),
+        false => format!(": {}", known.join(", and ")),
     }
 }
 
@@ -373,6 +398,15 @@ fn admission_reason(
     let mut nodes: Vec<_> = nodes.collect();
     if left > 0 {
         nodes.push(format!("and {left} nodes with fewer"));
+    }
+    let is_limited = |node: &NodeId| table.limit(*node, Rank::LOWEST).is_finite();
+    if !site.candidates.iter().any(is_limited) {
+        return Some(format!(
+            "admission {} limits no node now: {}; {} found no room so far",
+            site.admission.kind.label(),
+            nodes.join(", "),
+            table.found_no_room(id),
+        ));
     }
     let (mode, mostly) = match site.admission.dry_run {
         true => ("would limit", "would have found"),

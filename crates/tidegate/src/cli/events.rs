@@ -44,7 +44,7 @@ fn ask(client: &Client, after: u64, last: u64) -> Result<Events, String> {
 
 /// Prints what is newer, until the process is stopped or nothing takes the lines any more.
 fn follow(client: &Client, mut since: u64, mut newest: u64, output: Output) -> Result<(), Failure> {
-    let mut is_silent = false;
+    let mut said: Option<String> = None;
     loop {
         // The time between two questions.
         std::thread::sleep(LOOK);
@@ -58,15 +58,16 @@ fn follow(client: &Client, mut since: u64, mut newest: u64, output: Output) -> R
         match events {
             Ok(events) => {
                 (since, newest) = (events.since, events.newest);
-                is_silent = false;
+                said = None;
                 print(&events, output)?;
             }
-            Err(why) if !is_silent => {
-                is_silent = true;
-                output.event("no_answer", &why);
+            // What was said already is not said again; it is asked again.
+            Err(why) => {
+                if said.as_ref() != Some(&why) {
+                    output.event("no_answer", &why);
+                    said = Some(why);
+                }
             }
-            // It was said already, and is asked again.
-            Err(_) => {}
         }
     }
 }

@@ -3,11 +3,11 @@
 use tidegate_culprits::table;
 
 use crate::models::{
-    Apart, BestMove, CertificateStatus, Decision, Headline, LeftOutStatus, Level, NodeMetric,
-    NodeStatus, Reloaded, SiteStatus, SourceStatus, Status, TermStatus, ThrottleStatus, Throttles,
-    Why, WhyMoves, WhySiteNode, grown_reason,
+    Apart, BestMove, CertificateStatus, Decision, Headline, LeftOutStatus, Level, LoadStatus,
+    NodeMetric, NodeStatus, Reloaded, SiteStatus, SourceStatus, Status, TermStatus, ThrottleStatus,
+    Throttles, Why, WhyMoves, WhySiteNode, grown_reason,
 };
-use crate::text::{duration, limits, percent, quantiles, queue, seconds, state};
+use crate::text::{duration, limits, percent, quantiles, queue, seconds, state, visible};
 
 /// Most nodes that are left out and named.
 const LEFT_OUT_SHOWN: usize = 20;
@@ -339,7 +339,7 @@ fn row(node: &NodeStatus) -> [String; 13] {
         node.rung.clone(),
         (node.reads.as_ref().and_then(|reads| reads.key)).map_or("-".into(), |key| key.to_string()),
         queue(node),
-        percent(load.and_then(|load| load.cpu)),
+        percent(load.and_then(LoadStatus::shown_cpu)),
         seconds(node.load.as_ref().map(|load| load.age_seconds)),
         node.in_flight.to_string(),
         percent(node.share),
@@ -473,7 +473,7 @@ fn decisions(decisions: &[Decision]) -> String {
     rows.extend(decisions.iter().map(|decision| {
         [
             text(decision.node.clone()),
-            decision.path.clone(),
+            visible(&decision.path),
             match &decision.reason {
                 None => decision.status.to_string(),
                 Some(reason) => format!("{} {reason}", decision.status),
@@ -495,7 +495,7 @@ fn decisions(decisions: &[Decision]) -> String {
 fn sentences(reasons: &[String]) -> String {
     reasons
         .iter()
-        .map(|reason| format!("  {reason}\n"))
+        .map(|reason| format!("  {}\n", visible(reason)))
         .collect()
 }
 

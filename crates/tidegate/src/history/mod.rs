@@ -105,6 +105,11 @@ impl History {
         }
     }
 
+    /// Whether anything is known of a site of this name, be it served or not.
+    pub(crate) fn knows_site(&self, name: &str) -> bool {
+        self.sites.contains_key(name)
+    }
+
     /// The last so many steps, the one that has not ended left out. Only this site and its nodes, if one is named.
     pub(crate) fn show(&self, step: Step, last: usize, site: Option<&str>) -> HistoryModel {
         let last = last.min(step.most());

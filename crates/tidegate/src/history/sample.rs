@@ -12,6 +12,8 @@ use super::series::Sample;
 const REASONS: usize = 4;
 /// No load is known.
 const UNKNOWN: u8 = u8::MAX;
+/// From here on CPUs are in use all the time.
+const BUSY: u8 = 90;
 /// From here on more tasks wait than run.
 const CROWDED: u8 = 150;
 
@@ -213,15 +215,15 @@ impl Default for NodeSample {
 }
 
 impl NodeSample {
-    /// A node whose load is this one, or is not known.
-    pub(crate) fn new(load: Option<&NodeLoad>, place: Place) -> Self {
+    /// A node whose load is this one, or is not known, and whose CPUs were used so much in that time, where it is known.
+    pub(crate) fn new(load: Option<&NodeLoad>, cpu: Option<f32>, place: Place) -> Self {
         Self {
-            load: load.map_or(UNKNOWN, percent),
+            load: load.map_or(UNKNOWN, |load| percent(load, cpu)),
             place,
         }
     }
 
-    /// `0` to `9` for each tenth of its CPUs that is used, `+` where more than one and a half tasks share a CPU, `.`
+    /// `0` to `9` for each tenth of its CPUs that is used, `+` where nine are and one and a half tasks or more share a CPU, `.`
     /// where its load is not known; `x` while it is ejected, `d` while it is drained, `m` while it moves.
     pub(super) fn letter(self) -> char {
         match (self.place, self.load) {
@@ -260,11 +262,13 @@ impl Sample for NodeSample {
     }
 }
 
-/// How full a node is.
-fn percent(load: &NodeLoad) -> u8 {
-    let used = load.utilization.clamp(0.0, 1.0) * 100.0;
-    let tasks = load.runnable / load.capacity * 100.0;
-    let full = match tasks > 100.0 {
+/// How full a node is. A task that runs for a moment fills a CPU for that moment, and more than a part of one: tasks count
+/// where the CPUs were in use all the time, or where that is not known.
+fn percent(load: &NodeLoad, cpu: Option<f32>) -> u8 {
+    let used = cpu.unwrap_or(load.utilization).clamp(0.0, 1.0) * 100.0;
+    let tasks = load.runnable / load.capacity.max(1.0) * 100.0;
+    let is_idle = used < f32::from(BUSY);
+    let full = match tasks > 100.0 && !is_idle {
         true => tasks.max(used),
         false => used,
     };
@@ -346,7 +350,7 @@ mod tests {
             runnable,
             ..NodeLoad::UNKNOWN
         };
-        let letter = |load: &NodeLoad| NodeSample::new(Some(load), Place::In).letter();
+        let letter = |load: &NodeLoad| NodeSample::new(Some(load), None, Place::In).letter();
         assert_eq!(letter(&load(0.0, 0.0)), '0');
         assert_eq!(letter(&load(0.55, 1.0)), '5');
         assert_eq!(letter(&load(1.2, 1.0)), '9');
@@ -354,18 +358,30 @@ mod tests {
         assert_eq!(letter(&load(1.0, 3.0)), '+');
         assert_eq!(letter(&load(1.0, 1e9)), '+');
         assert_eq!(letter(&NodeLoad::UNKNOWN), '.');
+        let over = |cpu, load| NodeSample::new(Some(&load), Some(cpu), Place::In).letter();
+        assert_eq!(over(0.45, load(1.0, 8.0)), '4', "full for a moment only");
+        assert_eq!(over(0.97, load(0.0, 0.0)), '9');
+        assert_eq!(over(0.97, load(0.0, 3.0)), '+');
+        let part = |runnable| NodeLoad {
+            capacity: 0.25,
+            ..load(1.0, runnable)
+        };
+        assert_eq!(letter(&part(1.0)), '9', "one task is no queue");
+        assert_eq!(letter(&part(2.0)), '+');
+        let untold = load(f32::NAN, 3.0);
+        assert_eq!(letter(&untold), '+', "of its CPUs nothing is known");
         let places = [
             (Place::Out, 'x'),
             (Place::Drained, 'd'),
             (Place::Moving, 'm'),
         ];
         for (place, expected) in places {
-            assert_eq!(NodeSample::new(None, place).letter(), expected);
+            assert_eq!(NodeSample::new(None, None, place).letter(), expected);
         }
-        let mut worst = NodeSample::new(None, Place::In);
-        worst.absorb(NodeSample::new(Some(&load(0.3, 0.0)), Place::In));
+        let mut worst = NodeSample::new(None, None, Place::In);
+        worst.absorb(NodeSample::new(Some(&load(0.3, 0.0)), None, Place::In));
         assert_eq!(worst.letter(), '3');
-        worst.absorb(NodeSample::new(None, Place::Out));
+        worst.absorb(NodeSample::new(None, None, Place::Out));
         assert_eq!(worst.letter(), 'x');
     }
 }

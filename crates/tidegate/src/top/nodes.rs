@@ -157,7 +157,7 @@ fn load(cells: &mut [Cell], load: Option<&LoadStatus>) {
     cells[AGE] = Cell::number(age, &seconds(age));
     let fresh = load.filter(|load| load.fresh);
     let (cpu, memory) = (
-        fresh.and_then(|load| load.cpu),
+        fresh.and_then(LoadStatus::shown_cpu),
         fresh.and_then(|load| load.memory),
     );
     cells[CPU] = Cell::number(cpu, &percent(cpu));

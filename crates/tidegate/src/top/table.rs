@@ -5,6 +5,8 @@ use std::cmp::Ordering;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
+use crate::text::harmless;
+
 /// Between two columns.
 const GAP: usize = 2;
 /// Widest column of words.
@@ -238,20 +240,9 @@ pub(super) fn width(text: &str) -> usize {
     Span::raw(text).width()
 }
 
-/// A text of a front-end as it may stand on a terminal: nothing in it moves the cursor, changes the direction of
-/// writing or cannot be seen, and it is not endless.
+/// A text of a front-end as it may stand on a terminal ([`harmless`]), and not endless.
 pub(super) fn clean(text: &str) -> String {
-    let shown = |letter: char| match letter {
-        // Marks of direction and joiners, which take no room and change what stands beside them.
-        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' => {
-            '\u{fffd}'
-        }
-        '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' => '\u{fffd}',
-        '\u{e0000}'..='\u{e0fff}' => '\u{fffd}',
-        _ if letter.is_control() => '\u{fffd}',
-        _ => letter,
-    };
-    text.chars().take(LETTERS_MAX).map(shown).collect()
+    text.chars().take(LETTERS_MAX).map(harmless).collect()
 }
 
 #[cfg(test)]

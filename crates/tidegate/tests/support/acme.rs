@@ -2,14 +2,12 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::tls::{Authority, Client};
-use super::{Process, eventually, is_installed};
+use super::{Process, eventually, free_address, is_installed};
 
 /// Bytes of the header of a message of DNS (RFC 1035 §4.1.1).
 const HEADER: usize = 12;
@@ -68,9 +66,9 @@ impl Pebble {
             program: pebble()?,
             folder: folder.to_owned(),
             servers: Authority::named(folder, "acme")?,
-            directory: quiet_address(),
-            management: quiet_address(),
-            proofs: [quiet_address(), quiet_address()],
+            directory: free_address(),
+            management: free_address(),
+            proofs: [free_address(), free_address()],
             life: 90 * 24 * 3600,
             refused_nonces: 0,
             process: None,
@@ -150,20 +148,6 @@ impl Pebble {
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.folder.join("pebble.log")).unwrap()
     }
-}
-
-/// An address that nothing has, at a port that the system gives to no connection of its own accord: it is still free when what
-/// listens there has started.
-pub(crate) fn quiet_address() -> SocketAddr {
-    /// Below `net.ipv4.ip_local_port_range`.
-    const PORTS: Range<u32> = 20_000..32_000;
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let mut wanted = PORTS.map(|_| {
-        let number = (31 * std::process::id()).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
-        PORTS.start + number % (PORTS.end - PORTS.start)
-    });
-    let free = wanted.find_map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port as u16)).ok());
-    free.unwrap().local_addr().unwrap()
 }
 
 /// One by which every name is this host.

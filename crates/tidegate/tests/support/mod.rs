@@ -22,8 +22,9 @@ pub(crate) mod tls;
 pub(crate) mod tls_server;
 pub(crate) mod upgrade;
 
-use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::io::{Read, Seek as _, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -161,22 +162,45 @@ pub(crate) fn eventually<T>(what: &str, mut happened: impl FnMut() -> Option<T>)
     }
 }
 
-/// A port that nothing listens on now.
+/// A port that nothing listens on, now and for the run of all tests: see `free_port`.
 pub(crate) fn free_address() -> SocketAddr {
     free_address_at(Ipv4Addr::LOCALHOST.into())
 }
 
 /// The same of another address of this host.
 pub(crate) fn free_address_at(ip: IpAddr) -> SocketAddr {
-    let listener = TcpListener::bind((ip, 0)).unwrap();
-    listener.local_addr().unwrap()
+    (ip, free_port()).into()
 }
 
-/// Two that differ.
-fn free_addresses() -> [SocketAddr; 2] {
-    let both = [(); 2].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
-    both.map(|it| it.local_addr().unwrap())
+/// A port that no test has had in this run and no socket has now, of TCP and of UDP.
+///
+/// A port that the kernel picks is one that it may pick again, for a listener of another test or for a connection. So
+/// these are below those that it picks from, and a file that all tests share says which are taken.
+pub(crate) fn free_port() -> u16 {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("next-port");
+    let mut options = std::fs::File::options();
+    let options = options.read(true).write(true).create(true);
+    let mut file = options.truncate(false).open(path).unwrap();
+    file.lock().unwrap();
+    let mut text = String::new();
+    file.read_to_string(&mut text).unwrap();
+    // An empty file is that of a first run.
+    let last = text.trim().parse().unwrap_or(PORTS.start);
+    let after = (last + 1..PORTS.end).chain(PORTS.start..=last);
+    let port = { after }
+        .find(|port| {
+            let at = (Ipv4Addr::LOCALHOST, *port);
+            TcpListener::bind(at).is_ok() && UdpSocket::bind(at).is_ok()
+        })
+        .expect("one of these ports is free");
+    file.set_len(0).unwrap();
+    file.rewind().unwrap();
+    write!(file, "{port}").unwrap();
+    port
 }
+
+/// Below `net.ipv4.ip_local_port_range`.
+const PORTS: Range<u16> = 12_000..27_000;
 
 /// A folder of this test, emptied at its start.
 pub(crate) fn folder(name: &str) -> PathBuf {
@@ -451,7 +475,7 @@ impl FrontEnd {
     }
 
     fn launch(mut command: Command, folder: &Path, configuration: &str, more: &str) -> Self {
-        let [address, admin] = free_addresses();
+        let [address, admin] = [(); 2].map(|()| free_address());
         let file = folder.join("tidegate.toml");
         let text = format!(
             "{configuration}\n[admin]\naddress = \"{admin}\"\n{more}\n[[listener]]\naddress = \"{address}\"\n"

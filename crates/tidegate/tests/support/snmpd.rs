@@ -1,10 +1,9 @@
 //! A stock `snmpd` that answers at a port of its own, and the programs of Net-SNMP that ask it.
 
-use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::{Process, eventually, is_installed};
+use super::{Process, eventually, free_port, is_installed};
 
 /// With the MIBs that are the base of all others: Debian has no package of them.
 pub(crate) const MIBS: &str = concat!(
@@ -98,12 +97,6 @@ impl Snmpd {
 /// The socket for subagents of the one in this folder.
 pub(crate) fn master(folder: &Path) -> PathBuf {
     folder.join("master")
-}
-
-/// A UDP port that no socket has now.
-pub(crate) fn free_port() -> u16 {
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.local_addr().unwrap().port()
 }
 
 fn contrib() -> PathBuf {
