@@ -151,11 +151,11 @@ timeout "$limit" qemu-system-x86_64 -machine q35 -accel "tcg,thread=${THREADS:-s
   </dev/null | tee "$root.log" || {
   # A program that hangs has failed; a machine that does not come up cannot be had here.
   if grep -q '^kernel-vm: Linux' "$root.log"; then
-    echo "kernel-vm: the program did not end within $limit s" >&2
+    printf '\nkernel-vm: the program did not end within %s s\n' "$limit"
     exit 1
   fi
   cannot "the machine did not come up within $limit s"
 }
 code=$(sed -n 's/^kernel-vm: exit code \([0-9]*\).*/\1/p' "$root.log" | tail -1)
-[ -n "$code" ] || { echo "kernel-vm: the machine ended before the program" >&2; exit 1; }
+[ -n "$code" ] || { printf '\nkernel-vm: the machine ended before the program\n'; exit 1; }
 exit "$code"

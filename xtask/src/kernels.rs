@@ -12,7 +12,7 @@ const SERIES: [&str; 2] = ["6.1", "6.12"];
 /// Runs the tests of `crates/remote/src/kernel` in each.
 pub(crate) fn check(root: &Path) -> Result<Outcome, String> {
     let program = machine::build(root, &["--lib"])?;
-    let mut good = true;
+    let mut bad = Vec::new();
     for series in SERIES {
         println!("== Linux {series}");
         let machine = Machine {
@@ -23,9 +23,13 @@ pub(crate) fn check(root: &Path) -> Result<Outcome, String> {
         };
         match machine::run(root, &machine)? {
             Outcome::Good => {}
-            Outcome::Bad => good = false,
+            Outcome::Bad(what) if what.is_empty() => bad.push(format!("Linux {series}")),
+            Outcome::Bad(what) => bad.extend(what),
             Outcome::Skipped(why) => return Ok(Outcome::Skipped(why)),
         }
     }
-    Ok(good.into())
+    Ok(match bad.is_empty() {
+        true => Outcome::Good,
+        false => Outcome::Bad(bad),
+    })
 }

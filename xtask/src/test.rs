@@ -69,14 +69,19 @@ const SILENCE: Duration = Duration::from_secs(15 * 60);
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Good,
-    Bad,
+    /// What has failed, where the step knows.
+    Bad(Vec<String>),
     /// It could not be done here, and why.
     Skipped(String),
 }
 
 impl From<bool> for Outcome {
     fn from(good: bool) -> Self {
-        if good { Self::Good } else { Self::Bad }
+        if good {
+            Self::Good
+        } else {
+            Self::Bad(Vec::new())
+        }
     }
 }
 
@@ -86,7 +91,7 @@ impl Outcome {
         if let Self::Skipped(why) = &self {
             println!("SKIPPED: {why}");
         }
-        !matches!(self, Self::Bad)
+        !matches!(self, Self::Bad(_))
     }
 }
 
@@ -104,9 +109,14 @@ impl Count {
     fn step(&mut self, name: &str, outcome: Outcome) {
         match outcome {
             Outcome::Good => self.passed += 1,
-            Outcome::Bad => {
+            Outcome::Bad(what) if what.is_empty() => {
                 self.failed += 1;
                 self.failures.push(name.to_owned());
+            }
+            Outcome::Bad(what) => {
+                self.failed += 1;
+                let what = what.into_iter().map(|what| format!("{name}: {what}"));
+                self.failures.extend(what);
             }
             Outcome::Skipped(why) => {
                 println!("SKIPPED: {why}");
@@ -175,7 +185,7 @@ fn tests(root: &Path, count: &mut Count) -> Result<(), String> {
         .status()
         .map_err(|error| format!("cargo: {error}"))?;
     if !built.success() {
-        count.step("build of the tests", Outcome::Bad);
+        count.step("build of the tests", false.into());
         return Ok(());
     }
     let mut child = Command::new("cargo")
