@@ -451,10 +451,9 @@ impl Worker {
             false => (self.interval_now() / NAP_PART).min(NAP_MAX),
         };
         if nap > NAP && self.awaited > 0 {
-            if self.wait(nap, false) {
-                return true;
-            }
+            let rung = self.wait(nap, false);
             self.receive(buffers);
+            return rung;
         }
         false
     }
@@ -485,14 +484,20 @@ impl Worker {
     /// Receives answers until the deadline or the bell. Every time that the thread is woken costs more than
     /// an answer does: so it sleeps once all answers of this slot are there, and else is woken
     /// by the first one and lets the others come in meanwhile.
+    ///
+    /// A slot that begins too late, or that the bell ends, takes in what is here all the same: where every slot does, nothing
+    /// would ever be taken in.
     fn receive_until(&mut self, buffers: &mut Buffers, deadline: Timestamp) {
+        if clock::now() >= deadline {
+            return self.receive(buffers);
+        }
         while !self.stopped() {
             let now = clock::now();
             if now >= deadline {
                 return;
             }
             if self.wait(deadline.since(now), self.awaited > 0) {
-                return;
+                return self.receive(buffers);
             }
             if self.awaited == 0 {
                 continue;

@@ -258,6 +258,35 @@ fn nonsense_is_refused_by_name_and_changes_nothing() {
     assert_eq!(network.status(0).implausible, 2);
 }
 
+/// Before, a machine so busy that each slot began behind its end never took an answer in.
+#[test]
+fn a_slot_that_is_late_or_ended_by_the_bell_takes_in_what_is_here() {
+    let mut network = Network::of(1);
+    for (runnable, is_late) in [(3, true), (4, false)] {
+        let request = network.ask()[0][0];
+        network.answer(0, &answered(&request, runnable));
+        let deadline = match is_late {
+            true => Timestamp::ZERO,
+            false => {
+                network.worker.shared.ring();
+                clock::now() + Duration::from_secs(3600)
+            }
+        };
+        let Network {
+            worker, buffers, ..
+        } = &mut network;
+        worker.receive_until(buffers, deadline);
+        assert_eq!(network.runnable(0), runnable as f32);
+    }
+    let request = network.ask()[0][0];
+    network.answer(0, &answered(&request, 5));
+    network.worker.shared.ring();
+    let interval = &network.worker.shared.interval;
+    interval.store(nanos(Duration::from_secs(60)), Ordering::Relaxed);
+    assert!(network.worker.gather(&mut network.buffers, false));
+    assert_eq!(network.runnable(0), 5.0);
+}
+
 #[test]
 fn an_answer_is_taken_once() {
     let mut network = Network::of(1);
