@@ -1,19 +1,23 @@
 #!/usr/bin/env bash
 # Runs programs under another kernel of Debian's, in an emulated machine.
-# usage: scripts/kernel-vm.sh [--rdma] 6.1|6.12 PROGRAM [ARGUMENT...]
+# usage: scripts/kernel-vm.sh [--rdma] [--with PROGRAM]... 6.1|6.12 PROGRAM [ARGUMENT...]
 # The program has those variables of the environment that begin with TIDEGATE_ and have plain values.
 # Ends with the program's exit code; with 77 and a reason if the machine cannot be had here.
 # --rdma: the machine has an RDMA device without a card, rxe0 on its loopback interface, and the library to use it.
 # Take 6.1 for that: later kernels carry RDMA out in a queue of work that starves under load.
+# --with: the machine has this program too, under the same path.
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
 
-flavour=cloud-amd64 rdma=
-if [ "$1" = --rdma ]; then
-  # The kernels for clouds have no RDMA without a card.
-  flavour=amd64 rdma=yes
-  shift
-fi
+flavour=cloud-amd64 rdma= others=()
+while :; do
+  case $1 in
+    # The kernels for clouds have no RDMA without a card.
+    --rdma) flavour=amd64 rdma=yes; shift ;;
+    --with) others+=("$(readlink -f "$2")"); shift 2 ;;
+    *) break ;;
+  esac
+done
 series=$1
 program=$(readlink -f "$2")
 shift 2
@@ -79,7 +83,10 @@ root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 mkdir -p "$root"/{bin,proc,sys,dev,tmp,run,modules,lib64}
 cp -L "$(command -v busybox)" "$root/bin/busybox"
-cp "$program" "$root/program"
+# Programs without what debuggers read, which is most of them: it would be unpacked into the machine's memory.
+slim() { mkdir -p "$(dirname "$2")" && { strip -o "$2" "$1" 2>/dev/null || cp "$1" "$2"; }; }
+slim "$program" "$root/program"
+for other in ${others[@]+"${others[@]}"}; do slim "$other" "$root$other"; done
 tools=()
 ip=$(command -v ip || true)
 [ -z "$ip" ] || { cp -L "$ip" "$root/bin/ip"; tools+=("$ip"); }
@@ -97,7 +104,7 @@ if [ -n "$rdma" ]; then
   mkdir -p "$root/etc/libibverbs.d"
   echo "driver rxe" >"$root/etc/libibverbs.d/rxe.driver"
 fi
-ldd "$program" ${tools[@]+"${tools[@]}"} | awk '/=> \//{print $3} /^[ \t]*\/lib/{print $1}' | sort -u | while read -r library; do
+ldd "$program" ${others[@]+"${others[@]}"} ${tools[@]+"${tools[@]}"} | awk '/=> \//{print $3} /^[ \t]*\/lib/{print $1}' | sort -u | while read -r library; do
   mkdir -p "$root$(dirname "$library")"
   cp -L "$library" "$root$library"
 done

@@ -1,4 +1,4 @@
-//! Test programs of `crates/remote` in emulated machines (`scripts/kernel-vm.sh`).
+//! Test programs in emulated machines (`scripts/kernel-vm.sh`).
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -15,6 +15,10 @@ pub(crate) struct Machine<'a> {
     pub(crate) series: &'a str,
     /// Options of the script.
     pub(crate) options: &'a [&'a str],
+    /// Another program that is there.
+    pub(crate) with: Option<&'a Path>,
+    /// Seconds that it may run; not set: as many as the script gives it.
+    pub(crate) limit: Option<u32>,
     pub(crate) program: &'a Path,
     pub(crate) arguments: &'a [&'a str],
 }
@@ -23,8 +27,15 @@ pub(crate) struct Machine<'a> {
 /// in a machine in which it may do everything, and where none ran.
 pub(crate) fn run(root: &Path, machine: &Machine<'_>) -> Result<Outcome, String> {
     let failed = |error| format!("scripts/kernel-vm.sh: {error}");
-    let mut child = Command::new(root.join("scripts/kernel-vm.sh"))
-        .args(machine.options)
+    let mut command = Command::new(root.join("scripts/kernel-vm.sh"));
+    command.args(machine.options);
+    if let Some(with) = machine.with {
+        command.arg("--with").arg(with);
+    }
+    if let Some(limit) = machine.limit {
+        command.env("LIMIT", limit.to_string());
+    }
+    let mut child = command
         .arg(machine.series)
         .arg(machine.program)
         .args(machine.arguments)
@@ -121,11 +132,11 @@ impl Said {
     }
 }
 
-/// Builds a test program of `crates/remote`: that of its unit tests, or one of its folder `tests`.
-pub(crate) fn build(root: &Path, which: &[&str]) -> Result<PathBuf, String> {
+/// Builds a test program of a package: that of its unit tests, or one of its folder `tests`.
+pub(crate) fn build(root: &Path, package: &str, which: &[&str]) -> Result<PathBuf, String> {
     let output = Command::new("cargo")
         .current_dir(root)
-        .args(["test", "--locked", "--package", "tidegate-remote"])
+        .args(["test", "--locked", "--package", package])
         .args(which)
         .arg("--no-run")
         .output()

@@ -93,6 +93,19 @@ impl Outcome {
         }
         !matches!(self, Self::Bad(_))
     }
+
+    /// What a step comes to of which this is one part and the other another.
+    pub(crate) fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Bad(mut what), Self::Bad(more)) => {
+                what.extend(more);
+                Self::Bad(what)
+            }
+            (Self::Bad(what), _) | (_, Self::Bad(what)) => Self::Bad(what),
+            (Self::Skipped(why), _) | (_, Self::Skipped(why)) => Self::Skipped(why),
+            (Self::Good, Self::Good) => Self::Good,
+        }
+    }
 }
 
 #[derive(Default)]

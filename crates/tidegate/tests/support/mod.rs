@@ -32,6 +32,14 @@ use std::time::{Duration, Instant};
 /// How long anything may take before the test gives up; far longer than it takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The same, or as long as an emulated machine may run: there anything takes long, and its runner gives up.
+fn patience() -> Duration {
+    match std::env::var_os("TIDEGATE_EMULATED") {
+        Some(_) => Duration::from_secs(3600),
+        None => PATIENCE,
+    }
+}
+
 /// A process that ends with the test.
 #[derive(Debug)]
 pub(crate) struct Process(Child);
@@ -157,7 +165,7 @@ pub(crate) fn eventually<T>(what: &str, mut happened: impl FnMut() -> Option<T>)
         if let Some(value) = happened() {
             return value;
         }
-        assert!(start.elapsed() < PATIENCE, "gave up waiting: {what}");
+        assert!(start.elapsed() < patience(), "gave up waiting: {what}");
         std::thread::park_timeout(Duration::from_millis(5));
     }
 }
@@ -440,6 +448,13 @@ impl Agent {
     pub(crate) fn kill(&mut self) {
         self.process = None;
     }
+
+    /// Sends it a signal by its name.
+    pub(crate) fn signal(&self, name: &str) {
+        if let Some(process) = &self.process {
+            process.signal(name);
+        }
+    }
 }
 
 /// A running front-end.
@@ -544,7 +559,7 @@ pub(crate) fn ask(admin: SocketAddr, path: &str) -> Option<Response> {
 /// Sends these bytes and reads to the end of the connection; nothing if that failed.
 pub(crate) fn request(address: SocketAddr, text: &str) -> Option<Response> {
     let mut stream = TcpStream::connect(address).ok()?;
-    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    stream.set_read_timeout(Some(patience())).ok()?;
     stream.write_all(text.as_bytes()).ok()?;
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).ok()?;
