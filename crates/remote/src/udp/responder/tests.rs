@@ -354,7 +354,7 @@ fn a_record_that_is_half_written_is_answered_with_the_last_whole_one_if_that_has
     let (few, all) = (AGGREGATE_LINES * LINE_BYTES, LINES_MAX * LINE_BYTES);
     let mut read = |bytes: usize| {
         let mut lines = vec![0xff; bytes];
-        let status = server.read(&mut lines, clock::now()).status;
+        let (status, _) = server.read(&mut lines, clock::now());
         (status, lines)
     };
     let whole = read(few);
