@@ -11,7 +11,7 @@ const SERIES: [&str; 2] = ["6.1", "6.12"];
 
 /// Runs the tests of `crates/remote/src/kernel` in each.
 pub(crate) fn check(root: &Path) -> Result<Outcome, String> {
-    let program = machine::build(root, &["--lib"])?;
+    let program = machine::build(root, "tidegate-remote", &["--lib"])?;
     let mut bad = Vec::new();
     for series in SERIES {
         println!("== Linux {series}");

@@ -1,4 +1,4 @@
-//! Test programs of `crates/remote` in emulated machines (`scripts/kernel-vm.sh`).
+//! Test programs in emulated machines (`scripts/kernel-vm.sh`).
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -121,11 +121,11 @@ impl Said {
     }
 }
 
-/// Builds a test program of `crates/remote`: that of its unit tests, or one of its folder `tests`.
-pub(crate) fn build(root: &Path, which: &[&str]) -> Result<PathBuf, String> {
+/// Builds a test program of a package: that of its unit tests, or one of its folder `tests`.
+pub(crate) fn build(root: &Path, package: &str, which: &[&str]) -> Result<PathBuf, String> {
     let output = Command::new("cargo")
         .current_dir(root)
-        .args(["test", "--locked", "--package", "tidegate-remote"])
+        .args(["test", "--locked", "--package", package])
         .args(which)
         .arg("--no-run")
         .output()
