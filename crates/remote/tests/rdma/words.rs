@@ -305,7 +305,7 @@ impl Additions {
 
 #[test]
 fn what_a_reader_asks_for_goes_by_datagrams_while_rdma_is_gone() {
-    const GONE: usize = 2;
+    const GONE: usize = 1;
     if !has_device() {
         return;
     }
