@@ -8,17 +8,19 @@ use crate::test::Outcome;
 
 /// Of Debian 12: later ones carry RDMA out in a queue of work, where it starves.
 const SERIES: &str = "6.1";
-/// Seconds that either part may take, far more than it does.
+/// Seconds that each part may take, far more than it does.
 const LIMIT: u32 = 900;
 
 /// Runs every test of `crates/remote/tests/conformance.rs` that has to do with RDMA, and those of
-/// `crates/tidegate/tests/rdma.rs`.
+/// `crates/node/tests/rdma.rs` and `crates/tidegate/tests/rdma.rs`.
 pub(crate) fn check(root: &Path) -> Result<Outcome, String> {
     let verbs = machine::build(root, "tidegate-remote", &["--test", "conformance"])?;
     let outcome = run(root, None, &verbs, &["rdma"])?;
     if matches!(outcome, Outcome::Skipped(_)) {
         return Ok(outcome);
     }
+    let agent = machine::build(root, "tidegate-node", &["--test", "rdma"])?;
+    let outcome = outcome.and(run(root, None, &agent, &[])?);
     let processes = machine::build(root, "tidegate", &["--test", "rdma"])?;
     let product = product(&processes)?;
     Ok(outcome.and(run(root, Some(&product), &processes, &[])?))

@@ -204,11 +204,12 @@ impl Agent {
         }
         let sampler = Sampler::new(config)?;
         let listen = with_port(config.listen)?;
-        let (kernel, mut reasons) = start_kernel(config, listen)?;
+        let words = rdma::words(config, listen);
+        let (kernel, mut reasons) = start_kernel(config, listen, words == Some(Ok(())))?;
         let shm = config.shm.as_deref();
         let memory = Arc::new(region(shm, &kernel)?);
         let slow = kernel.slow_half()?;
-        let rdma = rdma::serve(config, listen, &kernel, &memory);
+        let rdma = rdma::serve(config, listen, &kernel, &memory, words);
         let one_sided = rdma.node.as_ref().map(RdmaNode::demand);
         let options = ResponderOptions {
             realtime: config.wants_realtime(),
@@ -287,12 +288,13 @@ fn region(shm: Option<&Path>, kernel: &Kernel) -> Result<RegionMemory, AgentErro
 fn start_kernel(
     config: &AgentConfig,
     listen: SocketAddr,
+    card_has_words: bool,
 ) -> Result<(Kernel, Vec<String>), AgentError> {
     // Beside it an agent would keep words of its own. Where there are no pins nothing is installed.
     if let Ok(Some(_)) = show(listen.port()) {
         return Err(AgentError::Installed(listen.port()));
     }
-    let (kernel, why) = Kernel::start(config, listen);
+    let (kernel, why) = Kernel::start(config, listen, card_has_words);
     let tried = &config.rungs;
     if kernel.rung().is_some() || tried.iter().any(|rung| USER_RUNGS.contains(rung)) {
         return Ok((kernel, why));

@@ -102,6 +102,9 @@ pub struct AgentConfig {
     pub veth_native: bool,
     /// How many front-ends may read the record over RDMA; none: RDMA is not served.
     pub rdma: Option<usize>,
+    /// Whether they may change words over RDMA too. The kernel's programs answer no datagrams then: they would keep words
+    /// of their own.
+    pub rdma_words: bool,
     /// What it does when its node moves to another site; none: nothing.
     pub moves: Option<MovesConfig>,
     /// See [`SamplerConfig::root`].
@@ -131,6 +134,7 @@ impl AgentConfig {
             allow: Vec::new(),
             veth_native: false,
             rdma: None,
+            rdma_words: false,
             moves: None,
             root: sampler.root,
         }

@@ -31,6 +31,12 @@ pub(crate) const SLOW_INTERVAL: Duration = Duration::from_millis(50);
 /// Shortest time between two copies of the timer's record.
 const COPY_EVERY: Duration = Duration::from_micros(50);
 
+/// Rungs on which the kernel answers, and keeps the words.
+const PACKETS: [Rung; 3] = [Rung::XdpNative, Rung::XdpGeneric, Rung::Tc];
+/// Why they are not tried.
+const NO_PACKETS: &str =
+    "The kernel does not answer: it would keep words of its own, and those are served over RDMA.";
+
 /// What the kernel does for an agent.
 #[derive(Debug)]
 pub(crate) enum Kernel {
@@ -43,11 +49,22 @@ pub(crate) enum Kernel {
 }
 
 impl Kernel {
-    /// The best of the agent's kernel rungs that this kernel grants, and why not a better one.
-    pub(crate) fn start(config: &AgentConfig, listen: SocketAddr) -> (Self, Vec<String>) {
+    /// The best of the agent's kernel rungs that this kernel grants, and why not a better one. `card_has_words`: a card
+    /// serves the node's words, and the kernel must not keep others.
+    pub(crate) fn start(
+        config: &AgentConfig,
+        listen: SocketAddr,
+        card_has_words: bool,
+    ) -> (Self, Vec<String>) {
         let mut why = Vec::new();
         let wants = |rung: &Rung| config.rungs.contains(rung);
-        let packets = [Rung::XdpNative, Rung::XdpGeneric, Rung::Tc];
+        let packets: &[Rung] = match card_has_words {
+            false => &PACKETS,
+            true => &[],
+        };
+        if card_has_words && PACKETS.iter().any(wants) {
+            why.push(NO_PACKETS.into());
+        }
         // Front-ends that map the region want the record there, where a timer cannot put it.
         let timer = wants(&Rung::KernelRecord) && config.shm.is_none();
         // A filter of before would answer in this agent's place, whatever its rung is.

@@ -8,7 +8,8 @@
 //! | `CAP_SYS_PTRACE`, `CAP_DAC_READ_SEARCH` | open files of the watched processes, control groups of others | sampling thread |
 //!
 //! The responder, which reads what strangers send, keeps no other, but `CAP_BPF` where the kernel's programs carry
-//! atomics out. The threads that hand the region out and that follow moves keep none, and so do commands of hooks.
+//! atomics out. The threads that hand the region out, that follow moves and that change words by a card keep none, and so
+//! do commands of hooks.
 
 use tidegate_remote::privilege::{CapabilitySet, NONE};
 

@@ -55,8 +55,8 @@ pub struct Read {
     pub received_at: Timestamp,
     /// The node's clock when it answered, where the transport tells.
     pub node_now_ns: Option<u64>,
-    /// What word 0 held; 0 where the words are served over another transport.
-    pub first_word: u64,
+    /// What word 0 held; nothing where the words are served over another transport, or did not answer.
+    pub first_word: Option<u64>,
     /// Front-ends that read this node within the last second, where the transport tells.
     pub readers: Option<u32>,
     /// The life of the node's words: another one, and they have started anew.
@@ -72,7 +72,7 @@ impl Read {
             sent_at,
             received_at: sent_at,
             node_now_ns: None,
-            first_word: 0,
+            first_word: None,
             readers: None,
             epoch: None,
         })

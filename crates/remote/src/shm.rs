@@ -8,6 +8,8 @@
 //! * an owner that ends marks its memory as retired;
 //! * when the record has stood still for 20 ms, the name is looked up again;
 //! * before an atomic, which is rare, the name is always looked up.
+//!
+//! Where a card changes the words, no CPU does: atomics are refused, and reads tell nothing of word 0.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -21,9 +23,10 @@ use crate::clock;
 use crate::memory::demand::note_read;
 use crate::memory::lines::{CopyError, RECORD_WORDS, copy};
 use crate::memory::presence::Presence;
+use crate::memory::words::WordChange;
 use crate::memory::{
     EPOCH, IDENTITY, IDENTITY_VALUE, Mapping, REGION_BYTES, RETIRED, Visitor, WORDS_BYTES,
-    changed_here, compare_and_swap, word_at,
+    changed_here, word_at,
 };
 use crate::region::{LATE_MAX, Read, Refusal, Region, RegionError};
 
@@ -215,7 +218,9 @@ impl Region for ShmRegion {
         read.node_now_ns = Some(read.received_at.nanos());
         let mapped = self.current()?;
         read.epoch = Some(mapped.region.words()[EPOCH].load(Ordering::Relaxed) as u32);
-        read.first_word = mapped.word(0)?.load(Ordering::SeqCst);
+        // Where a card changes it, what a CPU sees is not what the card would say.
+        let first_word = mapped.changeable(0).ok();
+        read.first_word = first_word.map(|word| word.load(Ordering::SeqCst));
         let presence = mapped.presence.as_mut();
         read.readers = presence.map(|it| it.sign(&mapped.region, read.received_at));
         Ok(read)
@@ -223,7 +228,7 @@ impl Region for ShmRegion {
 
     fn compare_and_swap(&mut self, word: u32, expected: u64, new: u64) -> Result<u64, RegionError> {
         let word = self.words()?.changeable(word)?;
-        Ok(compare_and_swap(word, expected, new))
+        Ok(WordChange::CompareAndSwap { expected, new }.by_cpu(word))
     }
 
     fn compare_and_swap_since(
@@ -237,11 +242,11 @@ impl Region for ShmRegion {
         if clock::now().since(since) > LATE_MAX {
             return Err(RegionError::Refused(Refusal::TooOld));
         }
-        Ok(compare_and_swap(word, expected, new))
+        Ok(WordChange::CompareAndSwap { expected, new }.by_cpu(word))
     }
 
     fn fetch_and_add(&mut self, word: u32, delta: u64) -> Result<u64, RegionError> {
         let word = self.words()?.changeable(word)?;
-        Ok(word.fetch_add(delta, Ordering::SeqCst))
+        Ok(WordChange::FetchAndAdd { delta }.by_cpu(word))
     }
 }

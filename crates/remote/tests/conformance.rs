@@ -68,10 +68,18 @@ transports! {
     by_rdma: crate::support::rdma::RdmaServer,
 }
 
+// Records go no other way than without a card.
+conforms! { udp_beside_rdma: crate::support::rdma::BesideRdma;
+    every_read_tells_word_0
+    an_owner_that_ends_is_missed_and_the_next_one_is_found
+    an_owner_that_was_replaced_is_left
+}
+
 words! {
     words_in_shm: crate::support::ShmNode,
     words_by_udp: crate::support::UdpNode,
     words_by_rdma: crate::support::rdma::RdmaServer,
+    words_by_udp_beside_rdma: crate::support::rdma::BesideRdma,
     words_in_the_kernel: crate::support::kernel::KernelNode,
 }
 
@@ -109,14 +117,17 @@ fn every_read_tells_word_0<N: Node>() {
     let Some(node) = N::begin() else { return };
     let mut handle = node.handle();
     node.memory().publish(&record(1), &[]);
-    assert_eq!(handle.read(AGGREGATE_LINES).unwrap().first_word, 0);
+    assert_eq!(handle.read(AGGREGATE_LINES).unwrap().first_word, Some(0));
     // By whatever way the words of this node are changed.
     node.handle().compare_and_swap(0, 0, 77).unwrap();
     for lines in [AGGREGATE_LINES, LINES_MAX] {
-        assert_eq!(handle.read(lines).unwrap().first_word, 77, "{lines}");
+        assert_eq!(handle.read(lines).unwrap().first_word, Some(77), "{lines}");
     }
     handle.compare_and_swap(0, 77, 78).unwrap();
-    assert_eq!(node.handle().read(AGGREGATE_LINES).unwrap().first_word, 78);
+    assert_eq!(
+        node.handle().read(AGGREGATE_LINES).unwrap().first_word,
+        Some(78)
+    );
 }
 
 fn nothing_is_absent_until_it_is_published<N: Node>() {

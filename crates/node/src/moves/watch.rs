@@ -139,6 +139,8 @@ struct Watcher {
     unbegun: Option<HookEnd>,
     /// What B says.
     told: Option<AgentStatus>,
+    /// What B is to say and does not yet, since its word could not be changed.
+    untold: Option<AgentStatus>,
     /// The list of other sites that was said last.
     other_list: Option<u64>,
     garbled: Option<WordError>,
@@ -174,6 +176,7 @@ impl Watcher {
             hook: None,
             unbegun: None,
             told: None,
+            untold: None,
             other_list: None,
             garbled: None,
         };
@@ -199,6 +202,9 @@ impl Watcher {
 
     /// Looks once; how long until the next look.
     fn look(&mut self) -> Duration {
+        if let Some(status) = self.untold {
+            self.tell(status);
+        }
         let assignment = self.assignment();
         let counts = assignment.is_some_and(|it| !it.is_serving() && !self.is_drained(it));
         let view = AgentView {
@@ -367,7 +373,12 @@ impl Watcher {
             self.memory
                 .compare_and_swap(AGENT_WORD, held, status.pack())
         });
-        if let Err(error) = swapped {
+        // A card that changes the words may not have answered.
+        let was_told = self.untold.is_none();
+        self.untold = swapped.is_err().then_some(status);
+        if let Err(error) = swapped
+            && was_told
+        {
             self.say("moves_not_told", format!("word B: {error}"));
         }
     }

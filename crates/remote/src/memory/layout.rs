@@ -8,7 +8,7 @@
 //! | 2072 .. 2088 | reads so far; 1 while the owner sleeps until one comes (`demand`) |
 //! | 2088 .. 2096 | front-ends that read by datagrams (`presence`) |
 //! | 2096 .. 3120 | front-ends that read through a mapping (`presence`) |
-//! | 3120 .. 3128 | 1 once the words are served over RDMA alone |
+//! | 3120 .. 3128 | 1 once a card alone changes the words |
 //! | 4096 .. 8192 | words, unless the kernel keeps them: then they are memory of their own |
 
 use tidegate_core::record::{LINE_BYTES, LINES_MAX};
@@ -35,7 +35,7 @@ pub(crate) const BY_DATAGRAMS: usize = IDENTITY + 5;
 pub(crate) const PRESENCE: usize = IDENTITY + 6;
 /// So many of them.
 pub(crate) const PRESENCE_SLOTS: usize = 64;
-/// Where the mark of words that are served over RDMA alone lies, in words.
+/// Where the mark of words that a card alone changes lies, in words.
 pub(crate) const WORDS_OVER_RDMA: usize = PRESENCE + 2 * PRESENCE_SLOTS;
 /// Where the words lie, in words.
 pub(crate) const WORDS_START: usize = WORDS_PAGE / size_of::<u64>();

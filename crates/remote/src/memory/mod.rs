@@ -12,7 +12,8 @@
 //! * A node has one set of words: where the kernel's programs keep them ([`KernelWords`]), the
 //!   region hands those out in place of its own.
 //! * A card's atomics need not be atomic beside those of a CPU (rxe's and those of cards that say so are not): once the
-//!   words are served over RDMA, every other way to change them is refused, the owner's own among them.
+//!   words are served over RDMA, the owner's process changes and reads them by the card too (`words`), and whatever
+//!   maps them is refused.
 
 pub(crate) mod demand;
 mod door;
@@ -22,14 +23,17 @@ mod mapping;
 pub(crate) mod presence;
 #[cfg(test)]
 mod tests;
+pub(crate) mod words;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use tidegate_core::record::{CpuLine, LoadRecord, RECORD_BYTES_MAX};
+use tidegate_core::time::Timestamp;
 
 use door::Door;
 pub(crate) use door::Visitor;
@@ -40,7 +44,9 @@ pub(crate) use layout::{
 };
 use lines::{CopyError, RECORD_WORDS};
 pub(crate) use mapping::Mapping;
+use words::{ChangeWords, WordChange};
 
+use crate::clock;
 use crate::region::{Refusal, RegionError};
 
 /// Which users may take a region's memory, unless said otherwise: its owner's user alone.
@@ -62,6 +68,8 @@ pub struct RegionMemory {
     mapping: Mapping,
     /// The kernel's words; nothing if they are in the region.
     kernel_words: Option<Mapping>,
+    /// What changes the words in the CPU's place, once something does.
+    by_card: OnceLock<Box<dyn ChangeWords>>,
     /// Zero stands for "not known" in a request.
     epoch: AtomicU32,
     /// The sequence of the last publication. The lock makes publishers take turns; readers
@@ -119,6 +127,7 @@ impl RegionMemory {
             file,
             mapping,
             kernel_words,
+            by_card: OnceLock::new(),
             epoch: AtomicU32::new(epoch),
             sequence: Mutex::new(0),
             generation: random()?,
@@ -171,41 +180,74 @@ impl RegionMemory {
     }
 
     /// The value of a word.
+    ///
+    /// # Errors
+    /// If there is no such word, or a card that serves the words does not answer in time.
     pub fn word(&self, word: u32) -> Result<u64, RegionError> {
-        Ok(self.word_at(word)?.load(Ordering::SeqCst))
+        match self.by_card.get() {
+            None => Ok(self.word_at(word)?.load(Ordering::SeqCst)),
+            Some(_) => self.change(word, WordChange::NOTHING, None),
+        }
     }
 
     /// Sets the word to `new` if it holds `expected`; gives the value that it held.
+    ///
+    /// # Errors
+    /// As [`Self::word`]; with a time-out of no tries nothing was done, with one of any it may have been.
     pub fn compare_and_swap(&self, word: u32, expected: u64, new: u64) -> Result<u64, RegionError> {
-        Ok(compare_and_swap(self.changeable(word)?, expected, new))
+        self.change(word, WordChange::CompareAndSwap { expected, new }, None)
     }
 
     /// Adds to the word, wrapping; gives the value that it held.
-    pub fn fetch_and_add(&self, word: u32, delta: u64) -> Result<u64, RegionError> {
-        Ok(self.changeable(word)?.fetch_add(delta, Ordering::SeqCst))
-    }
-
-    /// From now on the words are changed over RDMA alone, for as long as this memory lives.
     ///
     /// # Errors
-    /// If the kernel's programs keep the words.
-    pub fn give_words_to_rdma(&self) -> Result<(), RegionError> {
-        if self.kernel_words.is_some() {
-            return Err(RegionError::Refused(Refusal::WordsElsewhere));
+    /// As [`Self::compare_and_swap`].
+    pub fn fetch_and_add(&self, word: u32, delta: u64) -> Result<u64, RegionError> {
+        self.change(word, WordChange::FetchAndAdd { delta }, None)
+    }
+
+    /// Does this to a word, by the deadline if there is one.
+    pub(crate) fn change(
+        &self,
+        word: u32,
+        change: WordChange,
+        deadline: Option<Timestamp>,
+    ) -> Result<u64, RegionError> {
+        let at = self.word_at(word)?;
+        let Some(card) = self.by_card.get() else {
+            return Ok(change.by_cpu(at));
+        };
+        let deadline = deadline.unwrap_or_else(|| clock::now() + card.patience());
+        Ok(card.change(word, change, deadline)?)
+    }
+
+    /// From now on the words are changed by a card alone, for as long as this memory lives. To be called before anything
+    /// else changes them.
+    ///
+    /// # Errors
+    /// If the kernel's programs keep the words, or they were given away before.
+    pub(crate) fn give_words(&self, card: Box<dyn ChangeWords>) -> Result<(), RegionError> {
+        let elsewhere = RegionError::Refused(Refusal::WordsElsewhere);
+        if self.kernel_words.is_some() || self.by_card.set(card).is_err() {
+            return Err(elsewhere);
         }
         self.mapping.words()[WORDS_OVER_RDMA].store(1, Ordering::SeqCst);
         Ok(())
     }
 
+    /// The device that changes the words, if one does.
+    pub(crate) fn words_device(&self) -> Option<&str> {
+        self.by_card.get().map(|card| card.device())
+    }
+
+    /// How long that device is waited for, if one changes the words.
+    pub(crate) fn words_patience(&self) -> Option<Duration> {
+        self.by_card.get().map(|card| card.patience())
+    }
+
     /// Copies the first lines of the record that `out` has room for; gives its sequence.
     pub(crate) fn copy(&self, out: &mut [u8]) -> Result<u32, CopyError> {
         lines::copy(self.record_area(), out)
-    }
-
-    /// A word that may be changed by this way.
-    fn changeable(&self, word: u32) -> Result<&AtomicU64, RegionError> {
-        let at = self.word_at(word)?;
-        changed_here(&self.mapping).map(|()| at)
     }
 
     fn record_area(&self) -> &[AtomicU64] {
@@ -255,18 +297,12 @@ pub(crate) fn word_at<'a>(
     known.ok_or(RegionError::Refused(Refusal::Word(word)))
 }
 
-/// Refuses if the words of a mapped region are changed over RDMA alone.
+/// Refuses if the words of a mapped region are changed by a card alone.
 pub(crate) fn changed_here(region: &Mapping) -> Result<(), RegionError> {
     match region.words()[WORDS_OVER_RDMA].load(Ordering::SeqCst) {
         0 => Ok(()),
         _ => Err(RegionError::Refused(Refusal::WordsElsewhere)),
     }
-}
-
-/// The verb on one word; gives the value that it held.
-pub(crate) fn compare_and_swap(word: &AtomicU64, expected: u64, new: u64) -> u64 {
-    word.compare_exchange(expected, new, Ordering::SeqCst, Ordering::SeqCst)
-        .unwrap_or_else(|held| held)
 }
 
 /// The number of the next publication: never zero, which means that there was none.

@@ -8,11 +8,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_core::load::WordOp;
 use tidegate_core::record::{LINE_BYTES, RECORD_BYTES_MAX};
 use tidegate_core::time::Timestamp;
 
 use super::exchange::Grant;
-use super::memory::Registered;
+use super::memory::{Registered, RemoteMemory};
 use super::queue::{Completions, Operation, PeerMay, Posted, QueueFailure, QueuePair};
 use crate::memory::random;
 use crate::region::RegionError;
@@ -22,9 +23,9 @@ use crate::udp::{Granted, UdpRegion};
 /// READs that tell whether lines that come split are whole.
 const SPLIT_READS: usize = 3;
 /// Bytes of an atomic's answer.
-pub(super) const WORD_BYTES: usize = size_of::<u64>();
+const WORD_BYTES: usize = size_of::<u64>();
 /// Where the answers of atomics arrive, behind those of all READs.
-pub(super) const WORD_AT: usize = SPLIT_READS * RECORD_BYTES_MAX;
+const WORD_AT: usize = SPLIT_READS * RECORD_BYTES_MAX;
 const BUFFER_BYTES: usize = WORD_AT + WORD_BYTES;
 /// Bytes at either end of a line that hold its sequence.
 const END: usize = 4;
@@ -101,14 +102,28 @@ impl Link {
         self.grant.generation == generation
     }
 
-    /// Posts a read of the record's first bytes, and does not wait; its completion has this number.
+    /// The life of the words that were granted; nothing where none were.
+    pub(crate) fn words_epoch(&self) -> Option<u32> {
+        self.grant.words.map(|_| self.epoch)
+    }
+
+    /// Posts a read of the record's first bytes, and an atomic behind it where words were granted, and does not wait. Their
+    /// one completion has this number.
     ///
     /// # Errors
     /// If the system refuses.
-    pub(crate) fn post_read(&mut self, bytes: usize, id: u64) -> Result<(), RegionError> {
-        let copies = self.copies();
-        let reads = self.reads(bytes);
-        self.pair.post(&reads[..copies], &self.buffer, id)
+    pub(crate) fn post_read(
+        &mut self,
+        bytes: usize,
+        then: Option<WordOp>,
+        id: u64,
+    ) -> Result<(), RegionError> {
+        let then = then.and_then(|op| {
+            let (word, operation) = by_card(op);
+            Some(on_word(self.grant.words?, word, operation))
+        });
+        let (posted, count) = self.with_read(bytes, then);
+        self.pair.post(&posted[..count], &self.buffer, id)
     }
 
     /// Reads the record's first bytes and carries out what follows it, by the deadline.
@@ -118,13 +133,18 @@ impl Link {
         then: Option<Posted>,
         deadline: Timestamp,
     ) -> Result<(), QueueFailure> {
+        let (posted, count) = self.with_read(bytes, then);
+        self.pair
+            .carry_out(&posted[..count], &self.buffer, deadline)
+    }
+
+    /// A read and what follows it; so many of these.
+    fn with_read(&self, bytes: usize, then: Option<Posted>) -> ([Posted; SPLIT_READS + 1], usize) {
         let copies = self.copies();
         let [first, second, third] = self.reads(bytes);
         let mut posted = [first, second, third, then.unwrap_or(first)];
         posted[copies] = posted[SPLIT_READS];
-        let count = copies + usize::from(then.is_some());
-        self.pair
-            .carry_out(&posted[..count], &self.buffer, deadline)
+        (posted, copies + usize::from(then.is_some()))
     }
 
     /// Carries an atomic out by the deadline.
@@ -172,10 +192,31 @@ impl Link {
     }
 
     /// What an atomic has brought: a number as this machine writes it, in which order of bytes a card keeps it too.
-    pub(super) fn word(&self) -> u64 {
+    pub(crate) fn word(&self) -> u64 {
         let mut word = [0; WORD_BYTES];
         self.buffer.copy(WORD_AT, &mut word);
         u64::from_ne_bytes(word)
+    }
+}
+
+/// An atomic on a word, whose answer arrives at [`WORD_AT`].
+pub(super) fn on_word(words: RemoteMemory, word: u32, operation: Operation) -> Posted {
+    Posted {
+        operation,
+        address: words.address + u64::from(word) * WORD_BYTES as u64,
+        key: words.key,
+        answer_at: WORD_AT,
+    }
+}
+
+fn by_card(op: WordOp) -> (u32, Operation) {
+    match op {
+        WordOp::FetchAndAdd { word, delta } => (word, Operation::FetchAndAdd { delta }),
+        WordOp::CompareAndSwap {
+            word,
+            expected,
+            new,
+        } => (word, Operation::CompareAndSwap { expected, new }),
     }
 }
 

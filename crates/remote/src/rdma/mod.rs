@@ -19,6 +19,8 @@
 //! | [`exchange`] | what both sides say to be connected, and nothing but the bytes |
 //! | [`node`](RdmaNode) | the node's side: registers two regions, keeps queue pairs |
 //! | `table` | which queue pair goes when there are too many |
+//! | `words` | the node's own way to words that its card serves |
+//! | `mailbox` | one atomic at a time on that way |
 //! | [`region`](RdmaRegion) | a front-end's handle to one node |
 //!
 //! **What is reachable.** Two regions of a node are registered and nothing else: the record area, for READ alone, and
@@ -29,19 +31,21 @@
 //! sends raw frames on the same network may guess or overhear them. RDMA is for networks on which the nodes' own
 //! traffic is trusted.
 //!
-//! **Words.** Atomics of a card need not be atomic beside those of a CPU. So the words of a node are served over RDMA
-//! or by everything else, never both: see [`RegionMemory::give_words_to_rdma`](crate::RegionMemory::give_words_to_rdma).
+//! **Words.** Atomics of a card need not be atomic beside those of a CPU. So where the words of a node are served over
+//! RDMA, the node itself changes them by its card as well, whether an agent wants it or a datagram asks for it (`words`).
 
 mod abi;
 mod device;
 pub mod exchange;
 mod library;
 mod link;
+mod mailbox;
 mod memory;
 mod node;
 mod queue;
 mod region;
 mod table;
+mod words;
 
 pub use device::{RdmaDevice, RdmaDeviceFound, RdmaDeviceReport, RdmaPortReport};
 pub(crate) use link::{Link, Standing};

@@ -25,8 +25,9 @@ use super::exchange::Grant;
 use super::memory::Registered;
 use super::queue::{Completions, Endpoint, PeerMay, QueuePair};
 use super::table::{Admitted, Offer, Table};
+use super::words::{CardOptions, CardWords};
 use crate::memory::{RegionMemory, WORDS_BYTES, WORDS_PAGE, random};
-use crate::region::RegionError;
+use crate::region::{Refusal, RegionError};
 use crate::udp::Connect;
 use crate::udp::wire::{CONNECT_BYTES, Request, Status};
 
@@ -40,17 +41,25 @@ pub struct RdmaNodeOptions {
     pub address: Option<IpAddr>,
     /// Front-ends that may be connected at once.
     pub queue_pairs_max: usize,
-    /// Whether the words are served over RDMA, and by nothing else from then on.
+    /// Whether the words are served over RDMA. This process changes them by the card from then on, as long as their
+    /// memory lives, and nothing else may.
     pub words: bool,
+    /// How long this process waits for the card when it changes a word.
+    pub words_wait: Duration,
+    /// Whether what waits for the card then has real-time priority where permitted.
+    pub realtime: bool,
 }
 
 impl Default for RdmaNodeOptions {
-    /// Records for 256 front-ends, which is what cards have contexts for on board.
+    /// Records for 256 front-ends, which is what cards have contexts for on board. A card carries an atomic out within
+    /// microseconds; reads of the load wait behind one for no longer than 10 ms.
     fn default() -> Self {
         Self {
             address: None,
             queue_pairs_max: 256,
             words: false,
+            words_wait: Duration::from_millis(10),
+            realtime: false,
         }
     }
 }
@@ -122,11 +131,7 @@ impl RdmaNode {
         }
         let records = Registered::records(&device, records, RECORD_BYTES_MAX)?;
         let words = match options.words {
-            true => {
-                let words = Registered::words(&device, memory, WORDS_PAGE, WORDS_BYTES)?;
-                memory.give_words_to_rdma()?;
-                Some(words)
-            }
+            true => Some(give_words(&device, memory, options)?),
             false => None,
         };
         Ok(Self {
@@ -173,6 +178,28 @@ impl RdmaNode {
             lines_split: self.device.is_in_software(),
         }
     }
+}
+
+/// Registers the words, and has this process change them by the device too.
+fn give_words(
+    device: &Arc<RdmaDevice>,
+    memory: &RegionMemory,
+    options: &RdmaNodeOptions,
+) -> Result<Registered, RegionError> {
+    let words = Registered::words(device, memory, WORDS_PAGE, WORDS_BYTES)?;
+    match memory.words_device() {
+        // A node before this one has given them.
+        Some(name) if name == device.name() => {}
+        Some(_) => return Err(RegionError::Refused(Refusal::WordsElsewhere)),
+        None => {
+            let card = CardOptions {
+                wait: options.words_wait,
+                realtime: options.realtime,
+            };
+            memory.give_words(Box::new(CardWords::start(device, memory, card)?))?;
+        }
+    }
+    Ok(words)
 }
 
 impl Connect for RdmaNode {

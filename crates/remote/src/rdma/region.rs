@@ -27,9 +27,9 @@ use std::time::Duration;
 use tidegate_core::time::Timestamp;
 
 use super::RdmaDevice;
-use super::link::{Link, WORD_AT, WORD_BYTES};
+use super::link::{Link, on_word};
 use super::memory::RemoteMemory;
-use super::queue::{Completions, Operation, Posted, QueueFailure};
+use super::queue::{Completions, Operation, QueueFailure};
 use super::table::RENEW_EVERY;
 use crate::clock;
 use crate::memory::WORDS;
@@ -263,7 +263,7 @@ impl Connection {
             return Err(Failure::Replaced);
         }
         if self.link.grant.words.is_some() {
-            read.first_word = self.link.word();
+            read.first_word = Some(self.link.word());
         }
         read.readers = Some(self.readers);
         read.epoch = Some(self.link.epoch);
@@ -322,14 +322,5 @@ impl Region for RdmaRegion {
 
     fn fetch_and_add(&mut self, word: u32, delta: u64) -> Result<u64, RegionError> {
         self.atomic(word, Operation::FetchAndAdd { delta }, None)
-    }
-}
-
-fn on_word(words: RemoteMemory, word: u32, operation: Operation) -> Posted {
-    Posted {
-        operation,
-        address: words.address + u64::from(word) * WORD_BYTES as u64,
-        key: words.key,
-        answer_at: WORD_AT,
     }
 }

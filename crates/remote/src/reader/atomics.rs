@@ -1,11 +1,17 @@
 //! Atomics on one node's words, as the director asks for them. Pure: time and answers come in.
 //!
 //! ```text
-//! asked ──> sent with a new sequence ──> no answer for 2 ms: sent again with the same one, which
+//! asked ──(a link to the node stands, and grants its words)──> posted behind the next READ (`links`). Done when that is;
+//!   │                                        lost with the link, and never repeated: it may have been carried out
+//!   v
+//! by UDP ──> sent with a new sequence ──> no answer for 2 ms: sent again with the same one, which
 //!                                        the node carries out once
 //! answered: settled as `udp::sequences` says: the director gets the value, or that it is lost; or it is sent with
 //!           a new sequence
 //! ```
+//!
+//! Words of another life than the known one are not touched: the director gets to know that they began anew, whichever
+//! way shows it. One that has begun by UDP ends there.
 //!
 //! An atomic without an answer for a quarter of a second is given up. Whether it was carried out is not
 //! known then, as [`WordReply::Lost`] says.
@@ -15,6 +21,7 @@ use std::time::Duration;
 use tidegate_core::load::{WordOp, WordReply, WordRequest};
 use tidegate_core::time::Timestamp;
 
+use crate::memory::WORDS;
 use crate::udp::sequences::{RENEWALS_MAX, Sequences, Settled};
 use crate::udp::wire::{Reply, Request, Unverified, Verb};
 
@@ -69,6 +76,17 @@ pub(super) struct RequestIds {
     pub(super) nonce: u64,
 }
 
+/// What a link is to do for a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OnLink {
+    /// Carry it out.
+    Post,
+    /// Nothing: it goes by UDP.
+    Leave,
+    /// Nothing came of it: the node's words have begun anew.
+    Lost,
+}
+
 /// What is to be done for a question.
 #[derive(Debug)]
 pub(super) enum Due {
@@ -94,6 +112,25 @@ impl Atomics {
     /// The node's clock as far as known, ns; 0: not yet.
     pub(super) fn node_clock(&self, now: Timestamp) -> u64 {
         self.sequences.node_clock(now)
+    }
+
+    /// Whether a question goes over a link, where one stands that grants words.
+    pub(super) fn goes_by_link(&self, asked: WordRequest, now: Timestamp) -> bool {
+        let (WordOp::FetchAndAdd { word, .. } | WordOp::CompareAndSwap { word, .. }) = asked.op;
+        let has_begun = self.under_way.is_some_and(|it| it.asked == asked);
+        // Its answer tells the node's clock; and a word that is not there is for the node to refuse.
+        !has_begun && self.node_clock(now) != 0 && (word as usize) < WORDS
+    }
+
+    /// What a link to words of this life is to do for a question.
+    pub(super) fn on_link(&mut self, asked: WordRequest, epoch: u32, now: Timestamp) -> OnLink {
+        if !self.goes_by_link(asked, now) {
+            return OnLink::Leave;
+        }
+        match self.sequences.is_life(epoch) {
+            true => OnLink::Post,
+            false => OnLink::Lost,
+        }
     }
 
     /// What to do for what is asked; a question that is new takes the nonce.
@@ -271,6 +308,43 @@ mod tests {
         let third = sent(atomics.due(ASKED, ids(1, 12), at(400)));
         let lost = atomics.accept(&reply(&third, Status::Epoch), at(500));
         assert_eq!(lost, Some((7, WordReply::Lost)));
+    }
+
+    #[test]
+    fn a_question_goes_over_a_link_once_the_nodes_clock_is_known_unless_it_has_begun() {
+        let mut atomics = Atomics::default();
+        assert_eq!(atomics.on_link(ASKED, 77, at(0)), OnLink::Leave);
+        atomics.note_clock(20_000_000_000, at(0), at(0));
+        assert_eq!(atomics.on_link(ASKED, 77, at(0)), OnLink::Post);
+        let no_word = WordRequest {
+            op: WordOp::FetchAndAdd {
+                word: WORDS as u32,
+                delta: 1,
+            },
+            ..ASKED
+        };
+        assert_eq!(atomics.on_link(no_word, 77, at(0)), OnLink::Leave);
+        // It fell back to datagrams, and the link came back before the answer.
+        sent(atomics.due(ASKED, ids(1, 10), at(0)));
+        assert_eq!(atomics.on_link(ASKED, 77, at(1)), OnLink::Leave);
+        let next = WordRequest { ticket: 8, ..ASKED };
+        assert_eq!(atomics.on_link(next, 77, at(1)), OnLink::Post);
+    }
+
+    #[test]
+    fn words_that_began_anew_are_not_touched_whichever_way_shows_it() {
+        let mut atomics = Atomics::default();
+        atomics.note_clock(20_000_000_000, at(0), at(0));
+        assert_eq!(atomics.on_link(ASKED, 70, at(0)), OnLink::Post);
+        assert_eq!(atomics.on_link(ASKED, 71, at(1)), OnLink::Lost);
+        assert_eq!(atomics.on_link(ASKED, 71, at(2)), OnLink::Post);
+        // By UDP the life that the link has shown is known.
+        let request = sent(atomics.due(ASKED, ids(1, 10), at(3)));
+        assert_eq!(request.epoch, 71);
+        let given = atomics.accept(&reply(&request, Status::Epoch), at(4));
+        assert_eq!(given, Some((7, WordReply::Lost)));
+        assert_eq!(atomics.on_link(ASKED, 77, at(5)), OnLink::Post);
+        assert_eq!(atomics.on_link(ASKED, 71, at(6)), OnLink::Lost);
     }
 
     #[test]

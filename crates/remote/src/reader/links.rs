@@ -11,16 +11,21 @@
 //! more. What a datagram brings while a link stands is not taken in, and of two records the one that is older by the
 //! node's clock never is.
 //!
+//! **Words.** Where a node grants its words, each read has an atomic behind it, in the same post: the one that the director asks
+//! for, or an addition of nothing to word 0. It is settled with the read: done with its completion, lost with the link.
+//! Nodes that are read with another one of their agent have no link, and ask by UDP.
+//!
 //! Failure case: a card that answers, and slowly. Its reads are late, and one that is too late costs the link.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
-use tidegate_core::load::Rung;
+use tidegate_core::load::{Rung, WordOp, WordReply, WordRequest};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::NodeId;
 
+use super::atomics::OnLink;
 use super::connector::{Connected, Connector, Order};
 use super::node::{LINES_BYTES, Node, Times};
 use super::status::ReadFault;
@@ -71,6 +76,26 @@ struct PostedRead {
     at: Timestamp,
     /// When it was counted last among those that are waited for.
     awaited_at: Timestamp,
+    /// The atomic behind it.
+    word: Option<PostedWord>,
+}
+
+/// An atomic behind a READ.
+#[derive(Clone, Copy)]
+enum PostedWord {
+    /// What word 0 holds.
+    First,
+    /// What the director asks for.
+    Asked(WordRequest),
+}
+
+impl PostedWord {
+    fn op(self) -> WordOp {
+        match self {
+            Self::First => WordOp::FetchAndAdd { word: 0, delta: 0 },
+            Self::Asked(asked) => asked.op,
+        }
+    }
 }
 
 /// The newest records by either way: generation and sequence.
@@ -91,6 +116,12 @@ impl NodeLink {
 
     pub(super) fn stands(&self) -> bool {
         self.used.is_some()
+    }
+
+    /// Whether a link stands over which words are changed.
+    pub(super) fn has_words(&self) -> bool {
+        let link = self.used.as_ref().map(|used| &used.link);
+        link.is_some_and(|link| link.words_epoch().is_some())
     }
 }
 
@@ -276,8 +307,35 @@ impl Worker {
         };
         path.rdma.way.lost(clock::now());
         self.links.leave(&used);
+        if let Some(posted) = used.posted {
+            self.lose_word(id, posted.word);
+        }
         self.shared.nodes[id.index()].rdma_stands(false);
         self.destroy(ticket, id, used.link, why);
+    }
+
+    /// What became of an atomic that was posted is not known.
+    fn lose_word(&self, node: NodeId, word: Option<PostedWord>) {
+        if let Some(PostedWord::Asked(asked)) = word {
+            self.table.answer_word(node, asked.ticket, WordReply::Lost);
+        }
+    }
+
+    /// What goes behind the next READ of a node, where its link has words.
+    fn next_word(&mut self, index: usize, now: Timestamp) -> Option<PostedWord> {
+        let node = self.nodes[index].as_mut()?;
+        let id = node.id;
+        let path = node.udp_mut()?;
+        let epoch = path.rdma.used.as_ref()?.link.words_epoch()?;
+        let Some(asked) = self.table.asked_word(id) else {
+            return Some(PostedWord::First);
+        };
+        match path.atomics.on_link(asked, epoch, now) {
+            OnLink::Post => return Some(PostedWord::Asked(asked)),
+            OnLink::Leave => {}
+            OnLink::Lost => self.table.answer_word(id, asked.ticket, WordReply::Lost),
+        }
+        Some(PostedWord::First)
     }
 
     /// Has a link destroyed, which takes its time, by the thread that has it.
@@ -324,6 +382,11 @@ impl Worker {
             }
             return;
         }
+        let word = self.next_word(index, now);
+        let path = self.nodes[index].as_mut().and_then(Node::udp_mut);
+        let Some(used) = path.and_then(|path| path.rdma.used.as_mut()) else {
+            return;
+        };
         let Some(lane) = &mut self.links.lanes[used.lane] else {
             return;
         };
@@ -331,7 +394,8 @@ impl Worker {
             true => Ok(()),
             false => lane.completions.arm(),
         };
-        match posted.and_then(|()| used.link.post_read(LINES_BYTES, id)) {
+        let then = word.map(PostedWord::op);
+        match posted.and_then(|()| used.link.post_read(LINES_BYTES, then, id)) {
             Ok(()) => {
                 lane.armed = true;
                 lane.under_way += 1;
@@ -339,11 +403,18 @@ impl Worker {
                     id,
                     at: now,
                     awaited_at: now,
+                    word,
                 });
                 self.note_sent();
                 self.for_those_of(index, |worker, index| worker.note_poll(index, now));
             }
-            Err(error) => self.lose_link(index, &error.into()),
+            Err(error) => {
+                // Some of it may have been posted.
+                if let Some(node) = &self.nodes[index] {
+                    self.lose_word(node.id, word);
+                }
+                self.lose_link(index, &error.into());
+            }
         }
     }
 
@@ -419,6 +490,7 @@ impl Worker {
         }
         let received_at = clock::now();
         let mut lines = [0; LINES_BYTES];
+        let held = ended.is_ok().then(|| used.link.word());
         let is_of_grant = match &ended {
             Ok(()) => {
                 used.link.assemble(&mut lines);
@@ -429,6 +501,9 @@ impl Worker {
             Err(_) => true,
         };
         self.note_received(posted.awaited_at);
+        if let Some(word) = posted.word {
+            self.settle_word(index, word, held, (sent_at, received_at));
+        }
         match ended {
             Err(why) => self.lose_link(index, &why),
             Ok(()) if !is_of_grant => {
@@ -441,6 +516,34 @@ impl Worker {
                 });
                 self.judge_link(index);
             }
+        }
+    }
+
+    /// An atomic behind a READ has ended: what its word held, if it was carried out for sure.
+    fn settle_word(
+        &mut self,
+        index: usize,
+        word: PostedWord,
+        held: Option<u64>,
+        (sent_at, received_at): (Timestamp, Timestamp),
+    ) {
+        let Some(node) = &mut self.nodes[index] else {
+            return;
+        };
+        let id = node.id;
+        let Some(path) = node.udp_mut() else { return };
+        let node_now = Timestamp::from_nanos(path.atomics.node_clock(received_at));
+        match (word, held) {
+            (PostedWord::Asked(asked), Some(held)) => {
+                let done = WordReply::Done { held, node_now };
+                self.table.answer_word(id, asked.ticket, done);
+            }
+            (PostedWord::First, Some(held)) => self.for_those_of(index, |worker, index| {
+                if let Some(node) = &worker.nodes[index] {
+                    worker.table.note_first_word(node.id, held, sent_at);
+                }
+            }),
+            (word, None) => self.lose_word(id, Some(word)),
         }
     }
 

@@ -141,7 +141,9 @@ impl Node {
                 if let Some(readers) = read.readers {
                     self.front_ends.note(readers, read.received_at);
                 }
-                table.note_first_word(self.id, read.first_word, read.sent_at);
+                if let Some(held) = read.first_word {
+                    table.note_first_word(self.id, held, read.sent_at);
+                }
                 self.note_poll(read.sent_at, table);
                 let times = Times {
                     sent_at: read.sent_at,

@@ -383,6 +383,9 @@ impl Worker {
         let (Some(asked), Some(key)) = (self.table.asked_word(id), path.keys.current()) else {
             return;
         };
+        if path.rdma.has_words() && path.atomics.goes_by_link(asked, now) {
+            return;
+        }
         let Ok(nonce) = self.nonces.draw() else {
             self.table.answer_word(id, asked.ticket, WordReply::Lost);
             return;
@@ -639,9 +642,10 @@ impl Worker {
             received_at,
             node_now_ns: Some(reply.node_now_ns),
         };
-        if let Status::Done | Status::Absent | Status::Torn = reply.status {
-            self.table
-                .note_first_word(node.id, reply.value, read.sent_at);
+        if let Status::Done | Status::Absent | Status::Torn = reply.status
+            && let Some(held) = reply.first_word()
+        {
+            self.table.note_first_word(node.id, held, read.sent_at);
         }
         match reply.status {
             Status::Done => {

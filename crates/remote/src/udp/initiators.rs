@@ -13,6 +13,7 @@
 //! * When the table is full the initiator with the oldest number makes room, once that number is
 //!   older than [`AGE_MAX`]: copies of its atomics are too old from then on. Copies of atomics
 //!   that were carried out change nothing in the table.
+//! * Of an atomic that a card may or may not have carried out there is no answer, to none of its copies.
 //! * A responder that restarts begins a new epoch, and carries out no atomic of another.
 //! * A read counts as one of a front-end only if it carries the node's clock of the last
 //!   [`READ_AGE_MAX`], which a first read cannot know and a recorded one no longer has.
@@ -83,7 +84,8 @@ pub(crate) struct VerbOutcome {
 struct Last {
     sequence: u64,
     operation: Operation,
-    outcome: VerbOutcome,
+    /// Nothing if it is not known.
+    outcome: Option<VerbOutcome>,
 }
 
 /// What to do with an atomic.
@@ -93,6 +95,8 @@ pub(crate) enum AtomicVerdict {
     New,
     /// It was carried out before and ended like this.
     Repeated(VerbOutcome),
+    /// It was begun before, and it is not known how it ended.
+    Unknown,
     /// It is not carried out, with this status.
     Refused(Status),
 }
@@ -111,9 +115,10 @@ impl Initiators {
             && request.sequence <= last.sequence
         {
             let same = request.sequence == last.sequence && last.operation == operation(request);
-            return match same {
-                true => AtomicVerdict::Repeated(last.outcome),
-                false => AtomicVerdict::Refused(Status::Stale),
+            return match (same, last.outcome) {
+                (true, Some(outcome)) => AtomicVerdict::Repeated(outcome),
+                (true, None) => AtomicVerdict::Unknown,
+                (false, _) => AtomicVerdict::Refused(Status::Stale),
             };
         }
         let known = last.is_some();
@@ -129,8 +134,8 @@ impl Initiators {
         AtomicVerdict::New
     }
 
-    /// Keeps how an atomic ended.
-    pub(crate) fn keep(&mut self, request: &Request, outcome: VerbOutcome) {
+    /// Keeps how an atomic ended; nothing if that is not known.
+    pub(crate) fn keep(&mut self, request: &Request, outcome: Option<VerbOutcome>) {
         let last = Last {
             sequence: request.sequence,
             operation: operation(request),
@@ -291,7 +296,7 @@ mod tests {
             initiators.judge(&add(1, 1000), ms(1000)),
             AtomicVerdict::New
         );
-        initiators.keep(&add(1, 1000), DONE);
+        initiators.keep(&add(1, 1000), Some(DONE));
         for later in [1000, 1001, 61_000] {
             assert_eq!(
                 initiators.judge(&add(1, 1000), ms(later)),
@@ -312,6 +317,20 @@ mod tests {
             initiators.judge(&add(2, 1000), ms(1001)),
             AtomicVerdict::New
         );
+    }
+
+    #[test]
+    fn an_atomic_of_unknown_fate_is_neither_answered_nor_carried_out_again() {
+        let mut initiators = Initiators::default();
+        let unknown = add(1, 1000);
+        assert_eq!(initiators.judge(&unknown, ms(1000)), AtomicVerdict::New);
+        initiators.keep(&unknown, None);
+        for later in [1000, 1010, 61_000] {
+            let verdict = initiators.judge(&unknown, ms(later));
+            assert_eq!(verdict, AtomicVerdict::Unknown);
+        }
+        let next = initiators.judge(&add(1, 1001), ms(1001));
+        assert_eq!(next, AtomicVerdict::New);
     }
 
     #[test]
@@ -337,7 +356,7 @@ mod tests {
             assert_eq!(initiators.judge(&numbered(sequence), now), verdict);
             // An initiator that is known gets no more than a fresh one.
             let before = numbered(sequence.saturating_sub(1));
-            initiators.keep(&before, DONE);
+            initiators.keep(&before, Some(DONE));
             if sequence > 0 {
                 assert_eq!(initiators.judge(&numbered(sequence), now), verdict);
             }
@@ -357,7 +376,7 @@ mod tests {
                 initiators.judge(&request(initiator), ms(second * 1000 + 2)),
                 AtomicVerdict::New
             );
-            initiators.keep(&request(initiator), DONE);
+            initiators.keep(&request(initiator), Some(DONE));
         }
         (initiators, request)
     }
@@ -376,7 +395,7 @@ mod tests {
             initiators.judge(&add(5000, 1201), ms(1201)),
             AtomicVerdict::New
         );
-        initiators.keep(&add(5000, 1201), DONE);
+        initiators.keep(&add(5000, 1201), Some(DONE));
         assert_eq!(initiators.last.len(), INITIATORS_MAX);
         let gone: Vec<_> = (0..INITIATORS_MAX as u64)
             .filter(|known| !initiators.last.contains_key(known))
@@ -396,7 +415,7 @@ mod tests {
         for fresh in 5000..6000 {
             let request = add(fresh, 60_000);
             assert_eq!(initiators.judge(&request, at(60)), AtomicVerdict::New);
-            initiators.keep(&request, DONE);
+            initiators.keep(&request, Some(DONE));
         }
     }
 

@@ -376,9 +376,9 @@ impl Region for UdpRegion {
         let mut read = Read::empty(lines, answer.sent_at)?;
         read.received_at = answer.received_at;
         read.node_now_ns = Some(answer.reply.node_now_ns);
-        read.first_word = answer.reply.value;
+        read.first_word = answer.reply.first_word();
         read.readers = Some(answer.reply.readers);
-        read.epoch = Some(answer.reply.epoch);
+        read.epoch = Some(answer.reply.epoch).filter(|epoch| *epoch != 0);
         match answer.reply.status {
             Status::Done => {}
             Status::Absent => return Err(RegionError::Absent),

@@ -169,7 +169,7 @@ pub struct ResponderStats {
     /// Answers that could not be sent.
     pub unsent: u64,
     /// Times that the system gave no datagrams for a reason other than that there were none, or that
-    /// the kernel's programs could not be asked to carry an atomic out.
+    /// the kernel's programs or the card could not be asked to carry an atomic out, or said nothing of it.
     pub faults: u64,
     /// Times that the limit of the rate was reached.
     pub limited: u64,

@@ -65,6 +65,17 @@ impl Sequences {
         self.epoch
     }
 
+    /// Whether words of this life are those that are known. It is the known one from now on.
+    pub(crate) fn is_life(&mut self, epoch: u32) -> bool {
+        let before = std::mem::replace(&mut self.epoch, epoch);
+        let same = before == 0 || before == epoch;
+        if !same {
+            // Sequences count on the node's clock, which may have begun anew.
+            self.last = 0;
+        }
+        same
+    }
+
     /// The next sequence.
     pub(crate) fn next(&mut self, now: Timestamp) -> u64 {
         self.last = self.node_clock(now).max(self.last.saturating_add(1));

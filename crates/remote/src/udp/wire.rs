@@ -20,7 +20,8 @@
 //! | 56 | MAC of the node's number and bytes 0 .. 56, to connect also 64 .. end | MAC of the node's number, bytes 0 .. 56 and 64 .. end |
 //! | 64 | zeros; to connect the offer of `rdma::exchange` | lines; to connect the grant of `rdma::exchange` |
 //!
-//! The epoch names one life of the responder: an atomic of another life is not carried out.
+//! The epoch names one life of the responder: an atomic of another life is not carried out. It is 0 in the answer to a read
+//! where the node does not know what word 0 holds.
 //! A flag that is not zero belongs to a newer version: such a request is thrown away.
 
 use subtle::ConstantTimeEq as _;
@@ -244,8 +245,15 @@ pub struct Reply {
     pub value: u64,
     /// Initiators that read within the last second.
     pub readers: u32,
-    /// This life of the responder.
+    /// This life of the responder; 0 if it does not know what word 0 holds, which a read asks for.
     pub epoch: u32,
+}
+
+impl Reply {
+    /// What word 0 held, of an answer to a read.
+    pub(crate) fn first_word(&self) -> Option<u64> {
+        (self.epoch != 0).then_some(self.value)
+    }
 }
 
 impl Request {

@@ -3,6 +3,7 @@
 mod atomics;
 mod processes;
 mod reading;
+mod words;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use tidegate_remote::rdma::{RdmaNode, RdmaNodeOptions};
 use tidegate_remote::shm::ShmRegion;
 use tidegate_remote::udp::wire::{CONNECT_BYTES, Request, Status};
 use tidegate_remote::udp::{Connect, Key, UdpRegion};
-use tidegate_remote::{Refusal, Region, RegionError, RegionMemory};
+use tidegate_remote::{Read, Refusal, Region, RegionError, RegionMemory};
 
 use crate::support::rdma::{CARD, RdmaServer, handle, has_device, options};
 use crate::support::{ANY_PORT, BadNetwork, IMPATIENT, Node, PATIENT, UdpNode, key, path, record};
@@ -153,7 +154,7 @@ fn who_lacks_the_nodes_key_is_not_connected() {
 }
 
 #[test]
-fn words_are_served_over_one_transport() {
+fn where_a_card_changes_words_mappings_do_not_and_all_else_does() {
     if !has_device() {
         return;
     }
@@ -167,31 +168,24 @@ fn words_are_served_over_one_transport() {
         let mut by_rdma = handle(node.address(), PATIENT);
         let mut by_udp = UdpRegion::connect(node.address(), key(), PATIENT).unwrap();
         let mut by_shm = ShmRegion::new(&name);
-        // All of them read it.
-        by_udp.read(AGGREGATE_LINES).unwrap();
-        by_shm.read(AGGREGATE_LINES).unwrap();
-        by_rdma.read(AGGREGATE_LINES).unwrap();
-        let others = [
-            by_udp.fetch_and_add(1, 1),
-            by_udp.compare_and_swap(2, 0, 5),
-            by_shm.fetch_and_add(1, 1),
-            by_shm.compare_and_swap(3, 0, 5),
-            node.memory().fetch_and_add(1, 1),
-        ];
-        for other in others {
-            match over_rdma {
-                true => assert!(is_refused(other, elsewhere)),
-                false => assert!(other.is_ok(), "{other:?}"),
-            }
-        }
-        let own = [
-            by_rdma.fetch_and_add(4, 1),
-            by_rdma.compare_and_swap(5, 0, 1),
-        ];
-        for own in own {
-            match over_rdma {
-                true => assert_eq!(own.unwrap(), 0),
-                false => assert!(is_refused(own, elsewhere)),
+        // All of them read it. Word 0 is told by what may change it.
+        let told = |read: Read, told: bool| assert_eq!(read.first_word, told.then_some(0));
+        told(by_udp.read(AGGREGATE_LINES).unwrap(), true);
+        told(by_shm.read(AGGREGATE_LINES).unwrap(), !over_rdma);
+        told(by_rdma.read(AGGREGATE_LINES).unwrap(), over_rdma);
+        assert_eq!(by_udp.fetch_and_add(1, 1).unwrap(), 0);
+        assert_eq!(by_udp.compare_and_swap(2, 0, 5).unwrap(), 0);
+        assert_eq!(node.memory().fetch_and_add(1, 1).unwrap(), 1);
+        assert_eq!(node.memory().word(2).unwrap(), 5);
+        for (result, held, by_rdma) in [
+            (by_shm.fetch_and_add(1, 1), 2, false),
+            (by_shm.compare_and_swap(2, 5, 6), 5, false),
+            (by_rdma.fetch_and_add(1, 1), 2, true),
+            (by_rdma.compare_and_swap(2, 5, 6), 5, true),
+        ] {
+            match by_rdma == over_rdma {
+                true => assert_eq!(result.unwrap(), held),
+                false => assert!(is_refused(result, elsewhere)),
             }
         }
     }

@@ -137,7 +137,7 @@ fn a_node_that_stands_still_is_read_and_its_words_are_changed() {
         let read = handle.read(AGGREGATE_LINES).unwrap();
         assert_eq!(read.bytes(), before.bytes());
         assert_eq!(handle.fetch_and_add(0, 1).unwrap(), number);
-        assert_eq!(read.first_word, number);
+        assert_eq!(read.first_word, Some(number));
     }
 }
 

@@ -8,7 +8,7 @@ use tidegate_remote::rdma::{RdmaDevice, RdmaNode, RdmaNodeOptions, RdmaOptions, 
 use tidegate_remote::udp::{Connect, Responder, ResponderOptions, UdpOptions, UdpRegion};
 use tidegate_remote::{Region, RegionMemory};
 
-use super::{Node, PATIENT, UdpNode, key};
+use super::{Node, PATIENCE, PATIENT, UdpNode, key};
 
 pub(crate) const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// An emulated machine may take its time, and a silent card is one that has had all of it.
@@ -27,6 +27,7 @@ pub(crate) fn options(words: bool) -> RdmaNodeOptions {
     RdmaNodeOptions {
         address: Some(ADDRESS),
         words,
+        words_wait: PATIENCE,
         ..RdmaNodeOptions::default()
     }
 }
@@ -104,5 +105,29 @@ impl Node for RdmaServer {
     fn stop(&mut self) {
         self.responder = None;
         self.memory = None;
+    }
+}
+
+/// The same, by datagrams: the node's card carries their atomics out.
+pub(crate) struct BesideRdma(RdmaServer);
+
+impl Node for BesideRdma {
+    fn is_possible() -> bool {
+        has_device()
+    }
+    fn start() -> Self {
+        Self(RdmaServer::start())
+    }
+    fn handle(&self) -> Box<dyn Region + Send> {
+        Box::new(UdpRegion::connect(self.0.address, key(), PATIENT).unwrap())
+    }
+    fn memory(&self) -> &RegionMemory {
+        self.0.memory()
+    }
+    fn restart(&mut self) {
+        self.0.restart();
+    }
+    fn stop(&mut self) {
+        self.0.stop();
     }
 }

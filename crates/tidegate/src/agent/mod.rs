@@ -231,7 +231,7 @@ fn run(args: AgentArgs, output: Output) -> Result<(), Failure> {
     };
     tell("started", &agent, &names, output);
     if let Some(why) = agent.rdma_fault() {
-        output.event("rdma", &format!("{why} It serves UDP alone."));
+        output.event("rdma", why);
     }
     let reporting = !reported.is_empty();
     for text in reported {

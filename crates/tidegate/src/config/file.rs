@@ -497,6 +497,10 @@ table! {
         /// Let front-ends read the record by RDMA, beside UDP: with the card of this host whose address is that of `listen`, or any.
         /// Without one the agent warns and serves UDP alone ([rdma.md](rdma.md)).
         rdma: bool = false;
+        /// With `rdma`: front-ends change the node's words (slots of admission) over RDMA too. The card alone changes them
+        /// then, also for datagrams and the agent itself; front-ends that map its memory cannot, and the kernel does not
+        /// answer in the agent's place ([rdma.md](rdma.md#words)).
+        rdma_words: bool = false;
         /// Front-ends that may be connected over RDMA at once.
         rdma_queue_pairs: u32 = 256, in 1..=4096;
         /// What is done when the node moves to another site.

@@ -456,6 +456,21 @@ fn an_agent_that_is_asked_as_haproxy_does_has_an_address_and_a_question() {
     }
 }
 
+#[test]
+fn words_over_rdma_take_a_record_over_rdma() {
+    let with = |keys: &str| {
+        let text = format!("[agent]\nkey_file = \"n1.key\"\n{keys}\n");
+        Config::parse(&text, "test.toml", key_folder()).map_err(|error| error.render(false))
+    };
+    let agent = |keys| with(keys).unwrap().agent.unwrap();
+    assert!(!agent("rdma = true").rdma_words);
+    assert!(agent("rdma = true\nrdma_words = true").rdma_words);
+    let refused = with("rdma_words = true").unwrap_err();
+    let wanted = "`rdma_words` needs `rdma = true`";
+    assert!(refused.contains(wanted), "{refused}");
+    assert!(refused.contains("test.toml:3"), "{refused}");
+}
+
 const SHARED: &str = "[load]\nkey_file = \"master.key\"\n";
 
 #[test]

@@ -167,6 +167,11 @@ impl Checker<'_> {
                 self.problem(watched.place(), "a process without a name", "empty");
             }
         }
+        if file.rdma_words.value && !file.rdma.value {
+            let message = "`rdma_words` needs `rdma = true`";
+            let label = "nothing is served over RDMA here";
+            self.problem(file.rdma_words.place(), message.to_owned(), label);
+        }
         let moves = file.moves.value.as_ref();
         let moves = moves.map(|it| self.agent_moves(it, keys.as_deref()));
         Some(AgentConfig {
@@ -184,6 +189,7 @@ impl Checker<'_> {
                 .rdma
                 .value
                 .then_some(file.rdma_queue_pairs.value as usize),
+            rdma_words: file.rdma_words.value,
             ..AgentConfig::new(keys?)
         })
     }

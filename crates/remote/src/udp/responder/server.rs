@@ -15,7 +15,8 @@ use crate::clock;
 use crate::memory::RegionMemory;
 use crate::memory::lines::CopyError;
 use crate::memory::presence::SIGN_EVERY;
-use crate::region::{Refusal, RegionError};
+use crate::memory::words::WordChange;
+use crate::region::RegionError;
 use crate::udp::Key;
 use crate::udp::address::Network;
 use crate::udp::batch::Batch;
@@ -33,6 +34,15 @@ pub(super) const BATCH: usize = 64;
 /// Rest after the system refused to give datagrams for a reason that we do not know.
 const REFUSED_REST: Duration = Duration::from_millis(10);
 
+/// Of a batch whose words a card changes. All of it waits for the card as long as one atomic may take, and no longer.
+#[derive(Clone, Copy, Debug, Default)]
+struct CardTurn {
+    /// Until then it is waited for; nothing before the first wait.
+    until: Option<Timestamp>,
+    /// What word 0 held since the batch was taken, if nothing of it has changed words afterwards.
+    first_word: Option<u64>,
+}
+
 /// What the thread owns.
 pub(super) struct Server {
     socket: Arc<UdpSocket>,
@@ -46,6 +56,7 @@ pub(super) struct Server {
     gather: Duration,
     atomics: Option<Box<dyn CarryOut>>,
     connect: Option<Box<dyn Connect>>,
+    card: CardTurn,
     initiators: Initiators,
     readers: Readers,
     /// Those that read it through mappings, and when that was looked up.
@@ -88,6 +99,7 @@ impl Server {
             gather: options.gather,
             atomics: options.atomics,
             connect: options.connect,
+            card: CardTurn::default(),
             initiators: Initiators::default(),
             readers: Readers::default(),
             present: 0,
@@ -114,6 +126,7 @@ impl Server {
                 }
             };
             let now = clock::now();
+            self.card = CardTurn::default();
             answered.clear();
             for slot in 0..received {
                 match self.answer(&mut batch, slot, now) {
@@ -178,6 +191,7 @@ impl Server {
         let offer = offer(&request, message);
         let message = batch.answer(slot, message_bytes(request.lines));
         let lines = &mut message[HEADER_BYTES..];
+        let mut epoch = self.memory.epoch();
         let (outcome, readers) = match request.verb {
             Verb::Read => {
                 let readers = match fresh {
@@ -187,7 +201,12 @@ impl Server {
                 let readers = self.with_present(readers, now);
                 self.counters.readers.store(readers, Ordering::Relaxed);
                 count(&self.counters.reads);
-                (self.read(lines, now), readers)
+                let (status, first_word) = self.read(lines, now);
+                if first_word.is_none() {
+                    epoch = 0;
+                }
+                let value = first_word.unwrap_or_default();
+                (VerbOutcome { status, value }, readers)
             }
             Verb::CompareAndSwap | Verb::FetchAndAdd => {
                 let readers = self.readers.current(now);
@@ -214,7 +233,7 @@ impl Server {
             node_now_ns: clock::now().nanos(),
             value: outcome.value,
             readers,
-            epoch: self.memory.epoch(),
+            epoch,
         };
         reply.encode(&self.keys[key], message);
         Ok(())
@@ -230,8 +249,8 @@ impl Server {
         by_datagrams.saturating_add(self.present)
     }
 
-    /// Copies the record behind the header.
-    pub(super) fn read(&mut self, lines: &mut [u8], now: Timestamp) -> VerbOutcome {
+    /// Copies the record behind the header; gives what word 0 holds as well, if that is known.
+    pub(super) fn read(&mut self, lines: &mut [u8], now: Timestamp) -> (Status, Option<u64>) {
         if let Some(before) = &mut self.before_read
             && (now.since(self.hook_ran_at) >= before.every || self.hook_ran_at == Timestamp::ZERO)
         {
@@ -257,9 +276,29 @@ impl Server {
                 }
             }
         };
-        // There is always a word 0.
-        let value = self.memory.word(0).unwrap_or_default();
-        VerbOutcome { status, value }
+        (status, self.first_word())
+    }
+
+    /// What word 0 holds; not asked for again in one batch where that takes a card.
+    fn first_word(&mut self) -> Option<u64> {
+        if self.memory.words_patience().is_none() {
+            return self.memory.word(0).ok();
+        }
+        if self.card.first_word.is_none() {
+            let held = self.change(0, WordChange::NOTHING);
+            self.card.first_word = held.ok();
+        }
+        self.card.first_word
+    }
+
+    /// Does this to a word, by the end of this batch's time where a card does it.
+    fn change(&mut self, word: u32, change: WordChange) -> Result<u64, RegionError> {
+        let Some(patience) = self.memory.words_patience() else {
+            return self.memory.change(word, change, None);
+        };
+        let until = *(self.card.until).get_or_insert_with(|| clock::now() + patience);
+        self.card.first_word = None;
+        self.memory.change(word, change, Some(until))
     }
 
     /// Connects a front-end over RDMA; leaves what it is granted behind the header.
@@ -293,47 +332,54 @@ impl Server {
                 Ok((status, value)) => Ok(VerbOutcome { status, value }),
                 Err(_) => Err(Unanswered::Fault),
             },
-            None => Ok(self.carry_out(request, now)),
+            None => self.carry_out(request, now),
         }
     }
 
     /// Carries an atomic out, once.
-    fn carry_out(&mut self, request: &Request, now: Timestamp) -> VerbOutcome {
+    fn carry_out(&mut self, request: &Request, now: Timestamp) -> Result<VerbOutcome, Unanswered> {
         let refused = |status| VerbOutcome { status, value: 0 };
         if request.epoch != self.memory.epoch() {
             count(&self.counters.refused);
-            return refused(Status::Epoch);
+            return Ok(refused(Status::Epoch));
         }
         match self.initiators.judge(request, now) {
             AtomicVerdict::New => {}
             AtomicVerdict::Repeated(outcome) => {
                 count(&self.counters.repeated);
-                return outcome;
+                return Ok(outcome);
             }
+            AtomicVerdict::Unknown => return Err(Unanswered::Fault),
             AtomicVerdict::Refused(status) => {
                 count(&self.counters.refused);
-                return refused(status);
+                return Ok(refused(status));
             }
         }
         let (word, operand) = (u32::from(request.word), request.operand);
-        let done = match request.verb {
-            Verb::CompareAndSwap => self
-                .memory
-                .compare_and_swap(word, request.expected, operand),
-            Verb::FetchAndAdd => self.memory.fetch_and_add(word, operand),
-            Verb::Read | Verb::Connect => return refused(Status::NoWord),
+        let change = match request.verb {
+            Verb::CompareAndSwap => WordChange::CompareAndSwap {
+                expected: request.expected,
+                new: operand,
+            },
+            Verb::FetchAndAdd => WordChange::FetchAndAdd { delta: operand },
+            Verb::Read | Verb::Connect => return Ok(refused(Status::NoWord)),
         };
-        count(&self.counters.atomics);
-        let outcome = match done {
+        let outcome = match self.change(word, change) {
             Ok(value) => VerbOutcome {
                 status: Status::Done,
                 value,
             },
-            Err(RegionError::Refused(Refusal::WordsElsewhere)) => refused(Status::WordsElsewhere),
+            // The card did not take it: a copy may find it ready.
+            Err(RegionError::Timeout { tries: 0 }) => return Err(Unanswered::Fault),
+            Err(RegionError::Timeout { .. }) => {
+                self.initiators.keep(request, None);
+                return Err(Unanswered::Fault);
+            }
             Err(_) => refused(Status::NoWord),
         };
-        self.initiators.keep(request, outcome);
-        outcome
+        count(&self.counters.atomics);
+        self.initiators.keep(request, Some(outcome));
+        Ok(outcome)
     }
 }
 
@@ -351,7 +397,7 @@ pub(super) enum Unanswered {
     Dropped(DropReason),
     /// In a name that is not proven; there were too many.
     Unexamined,
-    /// The system did not do what it was asked for.
+    /// The system, or the card that changes the words, did not do what it was asked for.
     Fault,
 }
 

@@ -3,15 +3,17 @@
 use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
+use std::sync::Mutex;
 
 use tidegate_core::record::{AGGREGATE_LINES, LINE_BYTES, LINES_MAX, LoadRecord};
 
 use super::server::{BATCH, Unanswered};
 use super::*;
 use crate::clock;
+use crate::memory::words::{ChangeWords, NotChanged, WordChange};
 use crate::udp::batch::Batch;
 use crate::udp::flood::RATE_WINDOW;
-use crate::udp::wire::{MESSAGE_BYTES_MAX, message_bytes};
+use crate::udp::wire::{MESSAGE_BYTES_MAX, Reply, Verb, message_bytes};
 use crate::udp::{UdpOptions, UdpRegion};
 
 /// A front-end that has asked before.
@@ -38,6 +40,10 @@ fn memory() -> Arc<RegionMemory> {
 
 impl Bench {
     fn new() -> Self {
+        Self::of(memory())
+    }
+
+    fn of(memory: Arc<RegionMemory>) -> Self {
         let key = Key::new("n1", [7; 16]);
         let listen = (Ipv4Addr::LOCALHOST, 0).into();
         let options = ResponderOptions::new(listen, vec![key.clone()]);
@@ -46,13 +52,8 @@ impl Bench {
         client.connect(socket.local_addr().unwrap()).unwrap();
         let counters = Arc::new(ResponderCounters::default());
         Self {
-            server: Server::new(
-                Arc::clone(&socket),
-                Arc::clone(&counters),
-                memory(),
-                options,
-            )
-            .unwrap(),
+            server: Server::new(Arc::clone(&socket), Arc::clone(&counters), memory, options)
+                .unwrap(),
             socket,
             batch: Batch::new(BATCH, MESSAGE_BYTES_MAX).with_control(true),
             key,
@@ -354,7 +355,7 @@ fn a_record_that_is_half_written_is_answered_with_the_last_whole_one_if_that_has
     let (few, all) = (AGGREGATE_LINES * LINE_BYTES, LINES_MAX * LINE_BYTES);
     let mut read = |bytes: usize| {
         let mut lines = vec![0xff; bytes];
-        let status = server.read(&mut lines, clock::now()).status;
+        let (status, _) = server.read(&mut lines, clock::now());
         (status, lines)
     };
     let whole = read(few);
@@ -422,4 +423,135 @@ fn the_thread_keeps_the_right_to_priority_and_that_to_programs_if_they_do_its_at
     options.atomics = Some(Box::new(Elsewhere));
     let both = CapabilitySet::SYS_NICE.union(CapabilitySet::BPF);
     assert_eq!(options.capabilities(), both);
+}
+
+/// A card with one word, which fails as it is told to; an atomic of unknown fate it has carried out.
+#[derive(Clone, Debug, Default)]
+struct Card(Arc<Mutex<CardState>>);
+
+#[derive(Debug, Default)]
+struct CardState {
+    fails: Option<NotChanged>,
+    word: u64,
+    asked: u32,
+}
+
+impl ChangeWords for Card {
+    fn change(&self, _: u32, change: WordChange, _: Timestamp) -> Result<u64, NotChanged> {
+        let mut state = self.0.lock().unwrap();
+        state.asked += 1;
+        let held = state.word;
+        match (state.fails, change) {
+            (Some(NotChanged::NotNow), _) => return Err(NotChanged::NotNow),
+            (_, WordChange::FetchAndAdd { delta }) => state.word += delta,
+            (_, WordChange::CompareAndSwap { .. }) => {}
+        }
+        state.fails.map_or(Ok(held), Err)
+    }
+    fn patience(&self) -> Duration {
+        Duration::from_secs(60)
+    }
+    fn device(&self) -> &str {
+        "card0"
+    }
+}
+
+impl Card {
+    /// From now on it fails like this.
+    fn fails(&self, how: Option<NotChanged>) {
+        self.0.lock().unwrap().fails = how;
+    }
+
+    /// What the word holds, and how often it was asked.
+    fn seen(&self) -> (u64, u32) {
+        let state = self.0.lock().unwrap();
+        (state.word, state.asked)
+    }
+}
+
+impl Bench {
+    /// A memory whose words this card changes, served.
+    fn beside(card: &Card) -> Self {
+        let memory = memory();
+        memory.give_words(Box::new(card.clone())).unwrap();
+        Self::of(memory)
+    }
+
+    /// An addition, the first or a later one in this name.
+    fn add(&self, epoch: u32, now: Timestamp) -> Vec<u8> {
+        let add = Request {
+            verb: Verb::FetchAndAdd,
+            sequence: now.nanos(),
+            word: 5,
+            operand: 3,
+            epoch,
+            ..Request::read(0, HONEST, 12)
+        };
+        let mut message = vec![0; message_bytes(0)];
+        add.encode(&self.key, message.first_chunk_mut().unwrap());
+        message
+    }
+
+    /// What is answered to a message that is.
+    fn reply(&mut self, message: &[u8], now: Timestamp) -> Reply {
+        assert!(self.is_answered(message, now));
+        self.batch
+            .send(&*self.socket, &[0], |_, _| panic!("unsent"));
+        let mut answer = [0; MESSAGE_BYTES_MAX];
+        let length = self.client.recv(&mut answer).unwrap();
+        let reply = Reply::parse(&answer[..length]).unwrap();
+        let (reply, _) = reply.verify(&self.key).ok().unwrap();
+        reply
+    }
+}
+
+#[test]
+fn an_atomic_that_a_card_may_have_carried_out_is_not_answered_and_not_begun_again() {
+    let card = Card::default();
+    let mut bench = Bench::beside(&card);
+    let now = clock::now();
+    let first = bench.read(HONEST, now);
+    let epoch = bench.reply(&first, now).epoch;
+    let (_, before) = card.seen();
+    let add = bench.add(epoch, now);
+    card.fails(Some(NotChanged::NotNow));
+    assert!(!bench.is_answered(&add, now));
+    assert_eq!(card.seen(), (0, before + 1));
+    // It was not begun: a copy is.
+    card.fails(None);
+    let reply = bench.reply(&add, now);
+    assert_eq!((reply.status, reply.value), (Status::Done, 0));
+    assert_eq!(bench.reply(&add, now).value, 0, "the answer that was kept");
+    assert_eq!(card.seen(), (3, before + 2));
+    card.fails(Some(NotChanged::Unknown));
+    let next = bench.add(epoch, now + Duration::from_nanos(1));
+    assert!(!bench.is_answered(&next, now));
+    card.fails(None);
+    assert!(!bench.is_answered(&next, now));
+    assert_eq!(card.seen(), (6, before + 3));
+}
+
+#[test]
+fn a_read_beside_a_silent_card_has_its_record_and_says_nothing_of_word_0() {
+    let card = Card::default();
+    let mut bench = Bench::beside(&card);
+    let now = clock::now();
+    card.fails(Some(NotChanged::NotNow));
+    let read = bench.next(HONEST, now);
+    let reply = bench.reply(&read, now);
+    assert_eq!((reply.status, reply.first_word()), (Status::Done, None));
+    card.fails(None);
+    // Once a batch, unless it has changed words.
+    let asked = card.seen().1;
+    for _ in 0..3 {
+        let read = bench.next(HONEST, now);
+        assert_eq!(bench.reply(&read, now).first_word(), Some(0));
+        assert_eq!(card.seen().1, asked + 1);
+    }
+    let read = bench.next(HONEST, now);
+    let epoch = bench.reply(&read, now).epoch;
+    let add = bench.add(epoch, now);
+    assert!(bench.is_answered(&add, now));
+    let read = bench.next(HONEST, now);
+    assert_eq!(bench.reply(&read, now).first_word(), Some(3));
 }
