@@ -23,12 +23,12 @@ use super::processes::{Other, is_silent};
 use crate::support::key;
 use crate::support::rdma::{CARD, RdmaServer, has_device, options};
 
-const NODE: NodeId = NodeId(0);
+pub(super) const NODE: NodeId = NodeId(0);
 /// READs that are waited for.
 const READS: u64 = 100;
 
 /// Longer than the emulated machine stands still where its host is busy.
-const PATIENT: Duration = Duration::from_secs(10);
+pub(super) const PATIENT: Duration = Duration::from_secs(10);
 
 fn target(address: SocketAddr) -> Target {
     Target {
@@ -44,6 +44,15 @@ fn target(address: SocketAddr) -> Target {
 
 /// Reads this node over RDMA where it can; a READ may take so long.
 fn read(address: SocketAddr, wait: Duration) -> ReaderHandle {
+    read_into(Arc::new(LoadTable::new(1, 1)), address, wait)
+}
+
+/// The same, into this table.
+pub(super) fn read_into(
+    table: Arc<LoadTable>,
+    address: SocketAddr,
+    wait: Duration,
+) -> ReaderHandle {
     let options = ReaderOptions {
         interval: Duration::from_millis(5),
         timeout: CARD.wait,
@@ -51,26 +60,24 @@ fn read(address: SocketAddr, wait: Duration) -> ReaderHandle {
         realtime: false,
         ..ReaderOptions::default()
     };
-    Reader::spawn(
-        vec![target(address)],
-        Arc::new(LoadTable::new(1, 1)),
-        options,
-    )
-    .unwrap()
+    Reader::spawn(vec![target(address)], table, options).unwrap()
 }
 
 fn status(reader: &ReaderHandle) -> NodeReadStatus {
     reader.status(NODE).unwrap()
 }
 
+/// Between two looks: the emulated machine has two CPUs, and connects over RDMA with those that are left.
+const LOOK: Duration = Duration::from_millis(1);
+
 /// Waits, as long as the machine needs; the runner of the emulated machine has a limit.
-fn until(mut come: impl FnMut() -> bool) {
+pub(super) fn until(mut come: impl FnMut() -> bool) {
     while !come() {
-        std::thread::yield_now();
+        clock::sleep_until(clock::now() + LOOK);
     }
 }
 
-fn until_it_stands(reader: &ReaderHandle) {
+pub(super) fn until_it_stands(reader: &ReaderHandle) {
     until(|| reader.one_sided(NODE) == Some(OneSided::Stands));
 }
 
@@ -87,13 +94,13 @@ fn reason(reader: &ReaderHandle) -> String {
 }
 
 /// Publishes a record each millisecond or so, by the clock.
-struct Publisher {
+pub(super) struct Publisher {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Publisher {
-    fn start(memory: &Arc<RegionMemory>) -> Self {
+    pub(super) fn start(memory: &Arc<RegionMemory>) -> Self {
         let (memory, stop) = (Arc::clone(memory), Arc::new(AtomicBool::new(false)));
         let stopped = Arc::clone(&stop);
         let publish = move || {
@@ -133,19 +140,19 @@ fn served() -> (RdmaServer, Publisher) {
 
 /// A node whose RDMA comes and goes while its agent stays.
 #[derive(Clone, Debug, Default)]
-struct Fickle {
+pub(super) struct Fickle {
     node: Arc<Mutex<Option<RdmaNode>>>,
     /// When the last was destroyed, ns.
     gone_at: Arc<AtomicU64>,
 }
 
 impl Fickle {
-    fn begin(&self, memory: &RegionMemory) {
-        *self.node.lock().unwrap() = Some(RdmaNode::new(memory, &options(false)).unwrap());
+    pub(super) fn begin(&self, memory: &RegionMemory, words: bool) {
+        *self.node.lock().unwrap() = Some(RdmaNode::new(memory, &options(words)).unwrap());
     }
 
     /// Destroys its queue pairs.
-    fn end(&self) {
+    pub(super) fn end(&self) {
         let node = self.node.lock().unwrap().take();
         self.gone_at.store(clock::now().nanos(), Ordering::Relaxed);
         drop(node);
@@ -254,7 +261,7 @@ fn a_reader_goes_back_to_datagrams_and_over_rdma_again() {
     until(|| reason(&reader).starts_with("the node serves nothing over RDMA"));
     assert_eq!(status(&reader).rung, Rung::Agent);
     for _ in 0..2 {
-        fickle.begin(&memory);
+        fickle.begin(&memory, false);
         until_it_stands(&reader);
         until(|| status(&reader).rung == Rung::Rdma);
         fickle.end();
