@@ -29,7 +29,7 @@ use crate::support::rdma::{RdmaServer, has_device, options};
 use crate::support::{Node, key, record};
 
 /// Set by the emulated machine: there routes may be changed.
-const EMULATED: &str = "TIDEGATE_EMULATED";
+pub(super) const EMULATED: &str = "TIDEGATE_EMULATED";
 /// How many atomics, if not [`FEW`].
 const ATOMICS: &str = "TIDEGATE_TEST_ATOMICS";
 const FEW: u64 = 8_000;
@@ -59,7 +59,7 @@ const HASTY: RdmaOptions = RdmaOptions {
     wait: Duration::from_micros(250),
 };
 
-fn run(line: &str) -> Result<(), String> {
+pub(super) fn run(line: &str) -> Result<(), String> {
     let mut words = line.split(' ');
     let output = Command::new(words.next().unwrap_or_default())
         .args(words)
@@ -110,7 +110,7 @@ fn lay_cable() -> Result<(), String> {
 }
 
 /// The kernel gives a device its addresses a moment later.
-fn has_address(address: IpAddr) -> Result<(), String> {
+pub(super) fn has_address(address: IpAddr) -> Result<(), String> {
     let mut last = String::new();
     for _ in 0..DEVICES_MAX_TRIES {
         match RdmaDevice::open(Some(address)) {

@@ -1,6 +1,8 @@
 //! What only RDMA can do wrong: keys, rights, queue pairs, processes that stand still or die. All of it takes a device.
 
 mod atomics;
+mod cable;
+mod losses;
 mod processes;
 mod reading;
 mod words;
