@@ -48,15 +48,19 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// What decisions see: rung and number of the last record. Fails if it is an older one than before.
+/// What decisions see: rung and number of the last record; nothing while the load is unknown. Fails if it is an older
+/// one than before.
 struct Sight {
     table: Arc<LoadTable>,
     number: f32,
 }
 
 impl Sight {
-    fn look(&mut self) -> Rung {
+    fn look(&mut self) -> Option<Rung> {
         let load = self.table.last(NODE);
+        if load.runnable.is_nan() {
+            return None;
+        }
         assert!(
             load.runnable >= self.number,
             "record {} after record {}",
@@ -64,7 +68,7 @@ impl Sight {
             self.number
         );
         self.number = load.runnable;
-        load.rung
+        Some(load.rung)
     }
 
     /// The time from the loss to the first record that came by datagram.
@@ -78,7 +82,7 @@ impl Sight {
         let mut seen = 0;
         until(|| {
             let before = sight.number;
-            let by_rdma = sight.look() == Rung::Rdma;
+            let by_rdma = sight.look() == Some(Rung::Rdma);
             seen += u32::from(by_rdma && sight.number > before);
             seen >= RECORDS
         });
@@ -86,7 +90,7 @@ impl Sight {
         std::thread::scope(|scope| {
             // Queue pairs take a while to be destroyed.
             scope.spawn(|| fickle.end());
-            until(|| sight.look() == Rung::Agent);
+            until(|| sight.look() == Some(Rung::Agent));
         });
         reader.status(NODE).unwrap().progress_at.since(gone_at)
     }
