@@ -170,11 +170,11 @@ fn where_a_card_changes_words_mappings_do_not_and_all_else_does() {
         let mut by_rdma = handle(node.address(), PATIENT);
         let mut by_udp = UdpRegion::connect(node.address(), key(), PATIENT).unwrap();
         let mut by_shm = ShmRegion::new(&name);
-        // All of them read it. Word 0 is told by what may change it.
-        let told = |read: Read, told: bool| assert_eq!(read.first_word, told.then_some(0));
-        told(by_udp.read(AGGREGATE_LINES).unwrap(), true);
-        told(by_shm.read(AGGREGATE_LINES).unwrap(), !over_rdma);
-        told(by_rdma.read(AGGREGATE_LINES).unwrap(), over_rdma);
+        // All of them read it. Word 0 is shown by what may change it.
+        let shows = |read: Read, word: bool| assert_eq!(read.first_word, word.then_some(0));
+        shows(by_udp.read(AGGREGATE_LINES).unwrap(), true);
+        shows(by_shm.read(AGGREGATE_LINES).unwrap(), !over_rdma);
+        shows(by_rdma.read(AGGREGATE_LINES).unwrap(), over_rdma);
         assert_eq!(by_udp.fetch_and_add(1, 1).unwrap(), 0);
         assert_eq!(by_udp.compare_and_swap(2, 0, 5).unwrap(), 0);
         assert_eq!(node.memory().fetch_and_add(1, 1).unwrap(), 1);

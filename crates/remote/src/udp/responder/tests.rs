@@ -425,7 +425,7 @@ fn the_thread_keeps_the_right_to_priority_and_that_to_programs_if_they_do_its_at
     assert_eq!(options.capabilities(), both);
 }
 
-/// A card with one word, which fails as it is told to; an atomic of unknown fate it has carried out.
+/// A card with one word, which fails where a test wants it to; an atomic of unknown fate it has carried out.
 #[derive(Clone, Debug, Default)]
 struct Card(Arc<Mutex<CardState>>);
 
