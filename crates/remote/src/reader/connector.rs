@@ -29,11 +29,18 @@ use super::ReaderState;
 use crate::clock;
 use crate::rdma::{Completions, Link, RENEW_EVERY, RdmaDevice, Standing};
 use crate::realtime;
-use crate::region::RegionError;
+use crate::region::{AGE_MAX, RegionError};
 use crate::udp::{Key, Offered, UdpOptions, UdpRegion};
 
 /// Queue pairs that share a queue of completions.
 const LANE_PAIRS: usize = 1024;
+/// How long a node's grant is waited for: its kernel makes a queue pair for it, which takes milliseconds on a busy machine.
+/// All tries end before an offer is too old to be taken.
+const GRANT: UdpOptions = UdpOptions {
+    wait: Duration::from_millis(40),
+    tries: 4,
+};
+const _: () = assert!(GRANT.wait.as_millis() * (GRANT.tries as u128) < AGE_MAX.as_millis());
 /// Queue pairs of one reader: what a card keeps at hand, and more.
 const PAIRS_MAX: usize = 8 * LANE_PAIRS;
 
@@ -220,7 +227,7 @@ impl Connecting {
                 "{PAIRS_MAX} nodes are read over RDMA already"
             )));
         }
-        let mut wire = UdpRegion::connect(address, key, UdpOptions::default())?;
+        let mut wire = UdpRegion::connect(address, key, GRANT)?;
         let own = wire.local_address()?;
         let completions = self.lane(own)?;
         let connected = Link::connect(&completions, &mut wire, self.wait);
