@@ -124,8 +124,8 @@ export PATH=/bin TIDEGATE_EMULATED=1
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
-mount -t tmpfs tmp /tmp
-mount -t tmpfs run /run
+[ -n "$(ls -A /tmp)" ] || mount -t tmpfs tmp /tmp
+[ -n "$(ls -A /run)" ] || mount -t tmpfs run /run
 mount -t bpf bpf /sys/fs/bpf
 mount -t cgroup2 cgroup /sys/fs/cgroup
 mkdir -p /dev/shm /run/netns
