@@ -38,27 +38,27 @@ fn in_time(mut atomic: impl FnMut() -> Result<u64, RegionError>) -> u64 {
 }
 
 /// What one way saw: values that its additions found, and which value each of its swaps replaced.
-fn use_words(number: u64, mut change: impl FnMut(u32, Option<(u64, u64)>) -> u64) -> Seen {
-    let mut seen = Seen::default();
+fn use_words(number: u64, mut change: impl FnMut(u32, Option<(u64, u64)>) -> u64) -> Answers {
+    let mut answers = Answers::default();
     let mut held = 0;
     for time in 1..=TIMES {
-        seen.added.push(change(ADDED, None));
+        answers.added.push(change(ADDED, None));
         let new = (number << 32) | time;
         loop {
             let found = change(SWAPPED, Some((held, new)));
             let expected = std::mem::replace(&mut held, found);
             if found == expected {
-                seen.swapped.insert(new, expected);
+                answers.swapped.insert(new, expected);
                 held = new;
                 break;
             }
         }
     }
-    seen
+    answers
 }
 
 #[derive(Default)]
-struct Seen {
+struct Answers {
     added: Vec<u64>,
     swapped: HashMap<u64, u64>,
 }
@@ -70,7 +70,7 @@ fn additions_and_swaps_by_all_ways_at_once_are_carried_out_once_each() {
     }
     let node = RdmaServer::start();
     let (address, memory) = (node.address(), node.memory());
-    let seen: Vec<Seen> = std::thread::scope(|scope| {
+    let answers: Vec<Answers> = std::thread::scope(|scope| {
         let region = |number, mut region: Box<dyn Region + Send>| {
             scope.spawn(move || {
                 use_words(number, |word, swap| {
@@ -94,11 +94,11 @@ fn additions_and_swaps_by_all_ways_at_once_are_carried_out_once_each() {
         ];
         threads.into_iter().map(|it| it.join().unwrap()).collect()
     });
-    let mut added: Vec<_> = seen.iter().flat_map(|it| it.added.clone()).collect();
+    let mut added: Vec<_> = answers.iter().flat_map(|it| it.added.clone()).collect();
     added.sort_unstable();
     let expected: Vec<_> = (0..4 * TIMES).collect();
     assert_eq!(added, expected, "no two saw one value");
-    let mut swaps: HashMap<u64, u64> = seen.into_iter().flat_map(|it| it.swapped).collect();
+    let mut swaps: HashMap<u64, u64> = answers.into_iter().flat_map(|it| it.swapped).collect();
     assert_eq!(swaps.len() as u64, 4 * TIMES);
     let mut value = memory.word(SWAPPED).unwrap();
     while value != 0 {
