@@ -49,6 +49,7 @@ const ENDPOINT: Endpoint = Endpoint {
     first_packet: 0x00ab_cdef,
     gid: [7; 16],
     mtu: 5,
+    local_id: 0,
 };
 
 fn asked(request: &Request, key: &Key) -> Vec<u8> {

@@ -1,8 +1,8 @@
 //! A device, opened, and the address under which others reach it.
 //!
-//! Which device and which line of its table of addresses: the one whose address is wanted, of the second version of
-//! RoCE (frames in UDP, so that they cross routers). The place in the table is never fixed: it changes with the order in
-//! which addresses are added. Devices of InfiniBand proper have no such addresses and are passed over.
+//! Which device and which line of its table of addresses: the one whose IP address is wanted. On Ethernet that is an
+//! address of RoCE v2 (frames in UDP, so that they cross routers), on InfiniBand one of the interface for IP over it
+//! (`fabric`). The place in the table is never fixed: it changes with the order in which addresses are added.
 //!
 //! Failure case: an address that moves to another interface while the device is open. What is connected fails, and
 //! a handle that connects anew opens anew.
@@ -14,9 +14,10 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::abi::{
-    ATOMICS_NONE, Context, Device, DeviceAttributes, GID_ROCE_V2, Gid, GidEntry, PORT_ACTIVE,
-    PortAttributes, ProtectionDomain,
+    ATOMICS_NONE, Context, Device, DeviceAttributes, GID_INFINIBAND, GID_ROCE_V2, Gid, GidEntry,
+    LINK_INFINIBAND, PORT_ACTIVE, PortAttributes, ProtectionDomain,
 };
+use super::fabric::{Fabric, Place, PortAddresses};
 use super::library::{Library, last, library};
 use crate::region::RegionError;
 
@@ -36,14 +37,6 @@ pub struct RdmaDevice {
     place: Place,
     port: PortAttributes,
     limits: Limits,
-}
-
-/// Where a device is reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
-    gid: Gid,
-    index: u8,
-    port: u8,
 }
 
 /// What a device can do.
@@ -90,8 +83,8 @@ impl RdmaDevice {
         let seen = seen.join(", ");
         let what = match wanted {
             _ if seen.is_empty() => "the kernel knows none (ls /sys/class/infiniband)".to_owned(),
-            Some(address) => format!("none has {address} as an address of RoCE v2, of {seen}"),
-            None => format!("none has an active port and an address of RoCE v2, of {seen}"),
+            Some(address) => format!("none has the address {address}, of {seen}"),
+            None => format!("none has an active port with an IP address, of {seen}"),
         };
         Err(RegionError::NoDevice(what))
     }
@@ -110,7 +103,7 @@ impl RdmaDevice {
             context: context.ok_or_else(|| last("open an RDMA device"))?,
         };
         let (attributes, places) = (open.attributes()?, open.places()?);
-        let places = places.into_iter().filter(|it| fits(it.gid, wanted));
+        let places = places.into_iter().filter(|it| fits(it.address, wanted));
         for place in places {
             let port = open.port(place.port)?;
             if port.state != PORT_ACTIVE {
@@ -139,7 +132,7 @@ impl RdmaDevice {
 
     /// The address under which it was found.
     pub fn address(&self) -> IpAddr {
-        address_of(self.place.gid)
+        self.place.address
     }
 
     /// Whether the kernel's CPUs do its work, word by word.
@@ -164,16 +157,8 @@ impl RdmaDevice {
         self.domain.as_ptr()
     }
 
-    pub(super) fn gid(&self) -> [u8; 16] {
-        self.place.gid.0
-    }
-
-    pub(super) fn gid_index(&self) -> u8 {
-        self.place.index
-    }
-
-    pub(super) fn port(&self) -> u8 {
-        self.place.port
+    pub(super) fn place(&self) -> &Place {
+        &self.place
     }
 
     /// Size of its frames, as the library numbers them.
@@ -242,8 +227,50 @@ impl Opened {
         Ok(attributes)
     }
 
-    /// Its addresses of RoCE v2.
+    /// Where it is reached: its addresses of RoCE v2, and those of its ports on InfiniBand.
     fn places(&self) -> Result<Vec<Place>, RegionError> {
+        let entries = self.gids()?;
+        let mut ports = PortAddresses::default();
+        if entries.iter().any(|it| it.kind == GID_INFINIBAND) {
+            ports = PortAddresses::of_host().map_err(RegionError::io("list interfaces"))?;
+        }
+        let mut places = Vec::new();
+        for GidEntry {
+            gid,
+            index,
+            port,
+            kind,
+            ..
+        } in entries
+        {
+            let (Ok(index), Ok(port)) = (index.try_into(), port.try_into()) else {
+                continue;
+            };
+            let place = |address, fabric| Place {
+                address,
+                gid,
+                index,
+                port,
+                fabric,
+            };
+            match kind {
+                GID_ROCE_V2 => places.push(place(address_of(gid), Fabric::Ethernet)),
+                GID_INFINIBAND => {
+                    let PortAttributes { link, local_id, .. } = self.port(port)?;
+                    // Older kernels name the first version of RoCE so too.
+                    if link == LINK_INFINIBAND {
+                        let fabric = Fabric::InfiniBand { local_id };
+                        places.extend(ports.with(gid).map(|it| place(it, fabric)));
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(places)
+    }
+
+    /// Its table of addresses.
+    fn gids(&self) -> Result<Vec<GidEntry>, RegionError> {
         let mut entries = vec![GidEntry::default(); GIDS_MAX];
         // SAFETY: an open device, and room for so many entries of this size.
         let count = unsafe {
@@ -261,15 +288,8 @@ impl Opened {
                 error,
             ));
         };
-        let known = entries.iter().take(count);
-        let places = known.filter(|it| it.kind == GID_ROCE_V2).filter_map(|it| {
-            Some(Place {
-                gid: it.gid,
-                index: it.index.try_into().ok()?,
-                port: it.port.try_into().ok()?,
-            })
-        });
-        Ok(places.collect())
+        entries.truncate(count);
+        Ok(entries)
     }
 }
 
@@ -313,7 +333,9 @@ pub struct RdmaPortReport {
     pub is_active: bool,
     /// Bytes of its frames.
     pub mtu: u32,
-    /// Its addresses of RoCE v2.
+    /// Whether it is plugged into InfiniBand, not into Ethernet.
+    pub is_infiniband: bool,
+    /// The IP addresses under which it is reached.
     pub addresses: Vec<IpAddr>,
 }
 
@@ -355,7 +377,8 @@ fn report(
             is_active: port.state == PORT_ACTIVE,
             // Numbered from 1, for 256 bytes.
             mtu: 128 << port.mtu.min(5),
-            addresses: own.map(|it| address_of(it.gid)).collect(),
+            is_infiniband: port.link == LINK_INFINIBAND,
+            addresses: own.map(|it| it.address).collect(),
         })
     };
     let ports: Result<_, RegionError> = (1..=attributes.ports).map(port).collect();
@@ -425,14 +448,15 @@ pub(super) fn check(what: &'static str, done: c_int) -> Result<(), RegionError> 
 }
 
 /// Whether an address is the wanted one; without one, any that is not of one link alone.
-fn fits(gid: Gid, wanted: Option<IpAddr>) -> bool {
-    match (wanted, address_of(gid)) {
+fn fits(address: IpAddr, wanted: Option<IpAddr>) -> bool {
+    match (wanted, address) {
         (Some(wanted), address) => address == wanted.to_canonical(),
         (None, IpAddr::V4(_)) => true,
         (None, IpAddr::V6(address)) => !address.is_unicast_link_local(),
     }
 }
 
+/// The IP address that an address of RoCE v2 is.
 fn address_of(gid: Gid) -> IpAddr {
     IpAddr::V6(Ipv6Addr::from(gid.0)).to_canonical()
 }
@@ -441,24 +465,31 @@ fn address_of(gid: Gid) -> IpAddr {
 mod tests {
     use super::*;
 
-    fn gid(address: &str) -> Gid {
-        let address: IpAddr = address.parse().unwrap();
-        Gid(match address {
-            IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-            IpAddr::V6(address) => address.octets(),
-        })
+    #[test]
+    fn an_address_is_found_by_what_it_is() {
+        let fits = |address: &str, wanted: Option<&str>| {
+            let wanted = wanted.map(|it| it.parse().unwrap());
+            fits(address.parse().unwrap(), wanted)
+        };
+        assert!(fits("10.0.0.1", Some("10.0.0.1")));
+        assert!(fits("10.0.0.1", Some("::ffff:10.0.0.1")));
+        assert!(!fits("10.0.0.2", Some("10.0.0.1")));
+        assert!(fits("fd00::1", Some("fd00::1")));
+        assert!(fits("10.0.0.1", None));
+        assert!(!fits("fe80::1", None));
+        assert!(fits("fe80::1", Some("fe80::1")));
     }
 
     #[test]
-    fn an_address_is_found_by_what_it_is() {
-        let wanted = |text: &str| Some(text.parse().unwrap());
-        assert!(fits(gid("10.0.0.1"), wanted("10.0.0.1")));
-        assert!(fits(gid("10.0.0.1"), wanted("::ffff:10.0.0.1")));
-        assert!(!fits(gid("10.0.0.2"), wanted("10.0.0.1")));
-        assert!(fits(gid("fd00::1"), wanted("fd00::1")));
-        assert!(fits(gid("10.0.0.1"), None));
-        assert!(!fits(gid("fe80::1"), None));
-        assert!(fits(gid("fe80::1"), wanted("fe80::1")));
+    fn an_address_of_roce_is_an_ip_address() {
+        for text in ["10.0.0.1", "fd00::1"] {
+            let address: IpAddr = text.parse().unwrap();
+            let gid = match address {
+                IpAddr::V4(address) => address.to_ipv6_mapped(),
+                IpAddr::V6(address) => address,
+            };
+            assert_eq!(address_of(Gid(gid.octets())), address);
+        }
     }
 
     #[test]

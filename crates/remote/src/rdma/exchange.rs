@@ -8,7 +8,8 @@
 //! | 0 | number of its queue pair u32 | the same |
 //! | 4 | number of its first packet u32 | the same |
 //! | 8 | address of its device, 16 bytes | the same |
-//! | 24 | size of its frames u8, 1 to 5; 7 bytes 0 | size u8, flags u8 (1: lines may come split); 6 bytes 0 |
+//! | 24 | size of its frames u8, 1 to 5; a byte 0 | size u8, flags u8 (1: lines may come split) |
+//! | 26 | number of its port in the subnet u16, 0 on Ethernet; 4 bytes 0 | the same |
 //! | 32 | 0 to the end | record area: address u64, key u32, bytes u32 |
 //! | 48 | | words, the same; all 0 if they are served over another transport |
 //! | 64 | | generation of the record u64; 0: none yet |
@@ -18,6 +19,7 @@
 
 use tidegate_core::record::{LINE_BYTES, RECORD_BYTES_MAX};
 
+use super::fabric::LOCAL_ID_MAX;
 use super::memory::RemoteMemory;
 use super::queue::Endpoint;
 use crate::memory::WORDS_BYTES;
@@ -30,6 +32,8 @@ const MTU_MAX: u8 = 5;
 /// A node's device copies word by word, so that a line may come split.
 const FLAG_SPLIT: u8 = 1;
 const FLAGS_AT: usize = 25;
+const LOCAL_ID_AT: usize = 26;
+const ENDPOINT_END: usize = 28;
 const RECORDS_AT: usize = 32;
 const WORDS_AT: usize = 48;
 const GENERATION_AT: usize = 64;
@@ -54,7 +58,7 @@ pub struct Grant {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExchangeError {
     /// A number that no device gives.
-    #[error("a number of a queue pair, a packet or a size of frames that no device gives")]
+    #[error("a number of a queue pair, a packet, a port or a size of frames that no device gives")]
     Endpoint,
     /// Memory that is not what a node registers.
     #[error("memory that is no record area or no words")]
@@ -72,6 +76,7 @@ impl Endpoint {
         put32(out, 4, self.first_packet);
         out[8..24].copy_from_slice(&self.gid);
         out[24] = self.mtu;
+        out[LOCAL_ID_AT..ENDPOINT_END].copy_from_slice(&self.local_id.to_le_bytes());
     }
 
     /// Reads an offer.
@@ -79,7 +84,8 @@ impl Endpoint {
     /// # Errors
     /// If it is none.
     pub fn decode(bytes: &[u8; CONNECT_BYTES]) -> Result<Self, ExchangeError> {
-        zeros(&bytes[FLAGS_AT..])?;
+        zeros(&bytes[FLAGS_AT..LOCAL_ID_AT])?;
+        zeros(&bytes[ENDPOINT_END..])?;
         Self::start(bytes)
     }
 
@@ -92,11 +98,13 @@ impl Endpoint {
             first_packet: get32(bytes, 4),
             gid,
             mtu: bytes[24],
+            local_id: u16::from_le_bytes([bytes[LOCAL_ID_AT], bytes[LOCAL_ID_AT + 1]]),
         };
         // Queue pairs 0 and 1 manage a fabric.
         let good = (2..=NUMBER_MAX).contains(&endpoint.queue_pair)
             && endpoint.first_packet <= NUMBER_MAX
-            && (1..=MTU_MAX).contains(&endpoint.mtu);
+            && (1..=MTU_MAX).contains(&endpoint.mtu)
+            && endpoint.local_id <= LOCAL_ID_MAX;
         match good {
             true => Ok(endpoint),
             false => Err(ExchangeError::Endpoint),
@@ -119,7 +127,7 @@ impl Grant {
     /// # Errors
     /// If it is none, or grants what no node has.
     pub fn decode(bytes: &[u8; CONNECT_BYTES]) -> Result<Self, ExchangeError> {
-        zeros(&bytes[FLAGS_AT + 1..RECORDS_AT])?;
+        zeros(&bytes[ENDPOINT_END..RECORDS_AT])?;
         zeros(&bytes[END..])?;
         if bytes[FLAGS_AT] & !FLAG_SPLIT != 0 {
             return Err(ExchangeError::Newer);
@@ -201,6 +209,7 @@ mod tests {
             first_packet: NUMBER_MAX,
             gid: std::array::from_fn(|at| at as u8),
             mtu: 5,
+            local_id: LOCAL_ID_MAX,
         }
     }
 
@@ -257,6 +266,7 @@ mod tests {
         assert_eq!(changed(&|it| it.endpoint.first_packet = 1 << 24), Endpoint);
         assert_eq!(changed(&|it| it.endpoint.mtu = 0), Endpoint);
         assert_eq!(changed(&|it| it.endpoint.mtu = 6), Endpoint);
+        assert_eq!(changed(&|it| it.endpoint.local_id = 0xffff), Endpoint);
         assert_eq!(changed(&|it| it.records.bytes = 0), Memory);
         assert_eq!(changed(&|it| it.records.bytes += 64), Memory);
         assert_eq!(changed(&|it| it.records.bytes -= 1), Memory);

@@ -13,6 +13,7 @@
 //! | `abi` | structures of libibverbs |
 //! | `library` | the library, loaded when asked for |
 //! | [`device`](RdmaDevice) | a card by its address, opened |
+//! | `fabric` | what a port is plugged into, and the way from there to a peer |
 //! | `memory` | memory that a card may reach |
 //! | `queue` | a queue pair and the wait for its completions |
 //! | `link` | a front-end's end of a connection |
@@ -37,6 +38,7 @@
 mod abi;
 mod device;
 pub mod exchange;
+mod fabric;
 mod library;
 mod link;
 mod mailbox;

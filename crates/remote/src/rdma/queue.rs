@@ -44,8 +44,6 @@ const TIMER_UNIT_NS: u64 = 4096;
 const TIMER_MAX: u8 = 31;
 /// Requests that are posted together.
 pub(super) const REQUESTS_MAX: usize = 4;
-/// Routers that a frame may cross.
-const HOPS_MAX: u8 = 64;
 /// How long a peer that is not ready asks to be left alone; there is none here, since nothing is received.
 const NOT_READY_TIMER: u8 = 12;
 const NOT_READY_RETRIES: u8 = 0;
@@ -67,6 +65,8 @@ pub struct Endpoint {
     pub gid: [u8; 16],
     /// Size of frames, as verbs number it: 1 to 5 for 256 to 4096 bytes.
     pub mtu: u8,
+    /// Number of the device's port in its subnet of InfiniBand; 0 on Ethernet.
+    pub local_id: u16,
 }
 
 /// What the peer may do with a queue pair.
@@ -305,7 +305,7 @@ impl QueuePair {
         };
         let attributes = abi::QueuePairAttributes {
             state: abi::STATE_INIT,
-            port: pair.device().port(),
+            port: pair.device().place().port,
             access: peer_may.access(),
             ..abi::QueuePairAttributes::default()
         };
@@ -337,14 +337,18 @@ impl QueuePair {
             // SAFETY: made by the library, and not destroyed before `self` is dropped.
             queue_pair: unsafe { self.pair.as_ref() }.number,
             first_packet: self.first_packet,
-            gid: self.device().gid(),
+            gid: self.device().place().gid.0,
             mtu: self.device().mtu(),
+            local_id: self.device().place().local_id(),
         }
     }
 
     /// Connects it to this peer, which it answers from now on.
     pub(super) fn meet(&mut self, peer: &Endpoint) -> Result<(), RegionError> {
+        const WHAT: &str = "connect a queue pair";
         let device = self.device();
+        let route = device.place().route(peer);
+        let route = route.map_err(|why| RegionError::io(WHAT)(std::io::Error::other(why)))?;
         let attributes = abi::QueuePairAttributes {
             state: abi::STATE_RTR,
             path_mtu: peer.mtu.min(device.mtu()).into(),
@@ -352,17 +356,7 @@ impl QueuePair {
             receive_sequence: peer.first_packet,
             reads_in_max: device.in_flight().0,
             not_ready_timer: NOT_READY_TIMER,
-            route: abi::Route {
-                global: abi::GlobalRoute {
-                    destination: abi::Gid(peer.gid),
-                    source_index: device.gid_index(),
-                    hops_max: HOPS_MAX,
-                    ..abi::GlobalRoute::default()
-                },
-                is_global: 1,
-                port: device.port(),
-                ..abi::Route::default()
-            },
+            route,
             ..abi::QueuePairAttributes::default()
         };
         let set = abi::SET_STATE
@@ -372,7 +366,7 @@ impl QueuePair {
             | abi::SET_RECEIVE_SEQUENCE
             | abi::SET_READS_IN
             | abi::SET_NOT_READY_TIMER;
-        self.modify("connect a queue pair", attributes, set)
+        self.modify(WHAT, attributes, set)
     }
 
     /// Lets it ask its peer too; no answer within `wait` is a failure.

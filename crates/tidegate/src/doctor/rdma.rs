@@ -126,7 +126,8 @@ fn of_device(device: &RdmaDeviceReport) -> Vec<Diagnosis> {
         device.name, device.queue_pairs_max
     );
     let ports = device.ports.iter().map(|port| {
-        let place = format!("{what}: port {}, MTU {}", port.port, port.mtu);
+        let fabric = if port.is_infiniband { " on InfiniBand" } else { "" };
+        let place = format!("{what}: port {}{fabric}, MTU {}", port.port, port.mtu);
         let addresses: Vec<_> = port.addresses.iter().map(ToString::to_string).collect();
         match (port.is_active, addresses.as_slice()) {
             (false, _) => Diagnosis::warn(
@@ -136,8 +137,11 @@ fn of_device(device: &RdmaDeviceReport) -> Vec<Diagnosis> {
             ),
             (true, []) => Diagnosis::warn(
                 CHECK,
-                format!("{place}, has no address of RoCE v2"),
-                "give its interface an IP address; InfiniBand proper is not used yet",
+                format!("{place}, has no IP address"),
+                match port.is_infiniband {
+                    true => "load ib_ipoib and give its interface (ib0) an IP address, by which agent and front-end find the port",
+                    false => "give its interface an IP address",
+                },
             ),
             (true, some) => Diagnosis::ok(CHECK, format!("{place}, {}", some.join(", "))),
         }
@@ -180,6 +184,7 @@ mod tests {
                 port: 1,
                 is_active: true,
                 mtu: 4096,
+                is_infiniband: false,
                 addresses: vec![[10, 0, 0, 1].into()],
             }],
         };
@@ -216,6 +221,23 @@ mod tests {
     }
 
     #[test]
+    fn a_port_on_infiniband_is_shown_as_such_and_needs_an_interface_for_ip() {
+        let fabric = change(|it| it.ports[0].is_infiniband = true);
+        let said = &of(&fabric, 1)[0].text;
+        assert!(
+            said.ends_with("port 1 on InfiniBand, MTU 4096, 10.0.0.1"),
+            "{said}"
+        );
+        let bare = change(|it| {
+            it.ports[0].is_infiniband = true;
+            it.ports[0].addresses.clear();
+        });
+        let found = &of(&bare, 1)[0];
+        assert_eq!(found.level, Level::Warn);
+        assert!(found.remedy.as_ref().unwrap().contains("ib_ipoib"));
+    }
+
+    #[test]
     fn what_stands_in_the_way_has_a_remedy() {
         let down = change(|it| it.ports[0].is_active = false);
         let bare = change(|it| it.ports[0].addresses.clear());
@@ -229,7 +251,7 @@ mod tests {
         };
         for (facts, said) in [
             (down, "is not active"),
-            (bare, "no address of RoCE v2"),
+            (bare, "has no IP address"),
             (narrow, "1024 KiB may be locked"),
             (closed, "is closed to this user"),
         ] {
