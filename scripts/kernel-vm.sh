@@ -1,19 +1,22 @@
 #!/usr/bin/env bash
 # Runs programs under another kernel of Debian's, in an emulated machine.
-# usage: scripts/kernel-vm.sh [--rdma] [--with PROGRAM]... 6.1|6.12 PROGRAM [ARGUMENT...]
+# usage: scripts/kernel-vm.sh [--rdma] [--cable ADDRESS OWN OTHER] [--with PROGRAM]... 6.1|6.12 PROGRAM [ARGUMENT...]
 # The program has those variables of the environment that begin with TIDEGATE_ and have plain values.
 # Ends with the program's exit code; with 77 and a reason if the machine cannot be had here.
 # --rdma: the machine has an RDMA device without a card, rxe0 on its loopback interface, and the library to use it.
 # Take 6.1 for that: later kernels carry RDMA out in a queue of work that starves under load.
+# --cable: with --rdma, a card eth0 with this IPv4 address, and rxe0 on it. OWN and OTHER are sockets in the file system, one
+# for each end of the cable: another machine has them the other way round.
 # --with: the machine has this program too, under the same path.
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
 
-flavour=cloud-amd64 rdma= others=()
+flavour=cloud-amd64 rdma= cable=() others=()
 while :; do
   case $1 in
     # The kernels for clouds have no RDMA without a card.
     --rdma) flavour=amd64 rdma=yes; shift ;;
+    --cable) cable=("$2" "$3" "$4"); shift 4 ;;
     --with) others+=("$(readlink -f "$2")"); shift 2 ;;
     *) break ;;
   esac
@@ -42,13 +45,13 @@ if [ -n "$rdma" ]; then
   [ -n "$driver" ] || cannot "librxe is missing, of ibverbs-providers"
 fi
 
-# Keeps the modules of RDMA without a card and of bad networks, numbered in the order in which they are loaded. The
+# Keeps the modules of RDMA without a card, of the emulated network card and of bad networks, numbered in the order in which they are loaded. The
 # checksum that rxe asks for is not among those that it is known to need.
 rdma_modules() {
   local release number=10 file
   release=$(ls "$1/lib/modules")
   depmod --basedir "$1" "$release"
-  for module in crc32_generic rdma_rxe sch_netem; do
+  for module in crc32_generic rdma_rxe sch_netem e1000; do
     modprobe --dirname "$1" --set-version "$release" --show-depends "$module"
   done | awk '$1 == "insmod" && !seen[$2]++ {print $2}' >"$1/order"
   while read -r file; do
@@ -62,9 +65,13 @@ rdma_modules() {
 package=$(apt-cache search --names-only "^linux-image-${series//./\\.}\\.[0-9][^-]*(-[0-9]+)?-$flavour\$" | cut -d' ' -f1 | sort -V | tail -1)
 [ -n "$package" ] || cannot "no package of Linux $series is known here (apt-get update?)"
 kernel=$cache/$package
+mkdir -p "$cache"
+# Two machines that begin at once unpack it once.
+exec 9>"$cache/lock"
+flock 9
 # One that was unpacked by an older version of this script lacks what was added.
 lacks=
-[ -z "$rdma" ] || compgen -G "$kernel/rdma-*-sch_netem.ko*" >/dev/null || lacks=yes
+[ -z "$rdma" ] || compgen -G "$kernel/rdma-*-e1000.ko*" >/dev/null || lacks=yes
 if [ -n "$lacks" ] || [ ! -e "$kernel/vmlinuz" ]; then
   fresh=$(mktemp -d)
   chmod 755 "$fresh"
@@ -77,6 +84,7 @@ if [ -n "$lacks" ] || [ ! -e "$kernel/vmlinuz" ]; then
   mv "$kernel/vmlinuz.new" "$kernel/vmlinuz"
   rm -rf "$fresh"
 fi
+exec 9>&-
 
 # What the machine begins with: busybox, the program, its libraries.
 root=$(mktemp -d)
@@ -108,6 +116,15 @@ ldd "$program" ${others[@]+"${others[@]}"} ${tools[@]+"${tools[@]}"} | awk '/=> 
   mkdir -p "$root$(dirname "$library")"
   cp -L "$library" "$root$library"
 done
+network=()
+if [ ${#cable[@]} -gt 0 ]; then
+  echo "${cable[0]}" >"$root/cable"
+  # Two cards of one network need two addresses.
+  network=(
+    -netdev "dgram,id=cable,local.type=unix,local.path=${cable[1]},remote.type=unix,remote.path=${cable[2]}"
+    -device "e1000,netdev=cable,mac=$(printf '52:54:00:00:00:%02x' "${cable[0]##*.}")"
+  )
+fi
 for module in "$kernel"/rdma-*.ko* "$kernel"/veth.ko*; do
   case $module in
     *.xz) xz -dc "$module" >"$root/modules/$(basename "${module%.xz}")" ;;
@@ -134,7 +151,13 @@ for module in /modules/*.ko; do [ ! -e "$module" ] || insmod "$module"; done
 ip link set lo up 2>/dev/null
 if [ -e /bin/rdma ]; then
   ulimit -l unlimited
-  /bin/rdma link add rxe0 type rxe netdev lo || echo "kernel-vm: no RDMA device"
+  interface=lo
+  if [ -e /cable ]; then
+    interface=eth0
+    ip address add "$(cat /cable)/24" dev eth0
+    ip link set eth0 up
+  fi
+  /bin/rdma link add rxe0 type rxe netdev "$interface" || echo "kernel-vm: no RDMA device"
 fi
 echo "kernel-vm: Linux $(uname -r)"
 set --
@@ -152,7 +175,7 @@ trap 'rm -rf "$root" "$root.cpio" "$root.log"' EXIT
 # patched away (tracepoints come and go in these tests), which no machine does: "Oops: int3". But then one CPU that always
 # has work holds up the other for milliseconds: THREADS=multi is for what measures that, and attaches little.
 timeout "$limit" qemu-system-x86_64 -machine q35 -accel "tcg,thread=${THREADS:-single}" -cpu max -smp 2 -m 1024 \
-  -nodefaults -no-user-config -display none -no-reboot -serial stdio \
+  -nodefaults -no-user-config -display none -no-reboot -serial stdio ${network[@]+"${network[@]}"} \
   -kernel "$kernel/vmlinuz" -initrd "$root.cpio" \
   -append "console=ttyS0 quiet panic=-1 no_timer_check mitigations=off random.trust_cpu=on" \
   </dev/null | tee "$root.log" || {

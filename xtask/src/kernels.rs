@@ -19,6 +19,8 @@ pub(crate) fn check(root: &Path) -> Result<Outcome, String> {
             series,
             options: &[],
             with: None,
+            variables: &[],
+            label: "",
             limit: None,
             program: &program,
             arguments: &["kernel::", "--test-threads=1", "--show-output"],

@@ -17,6 +17,10 @@ pub(crate) struct Machine<'a> {
     pub(crate) options: &'a [&'a str],
     /// Another program that is there.
     pub(crate) with: Option<&'a Path>,
+    /// Variables of the script's environment, which the program has too.
+    pub(crate) variables: &'a [(&'a str, &'a str)],
+    /// What lines of its output begin with, where two machines have theirs at once.
+    pub(crate) label: &'a str,
     /// Seconds that it may run; not set: as many as the script gives it.
     pub(crate) limit: Option<u32>,
     pub(crate) program: &'a Path,
@@ -36,6 +40,7 @@ pub(crate) fn run(root: &Path, machine: &Machine<'_>) -> Result<Outcome, String>
         command.env("LIMIT", limit.to_string());
     }
     let mut child = command
+        .envs(machine.variables.iter().copied())
         .arg(machine.series)
         .arg(machine.program)
         .args(machine.arguments)
@@ -47,7 +52,7 @@ pub(crate) fn run(root: &Path, machine: &Machine<'_>) -> Result<Outcome, String>
         for line in BufReader::new(output).split(b'\n') {
             let line = line.map_err(failed)?;
             let line = String::from_utf8_lossy(&line);
-            println!("{}", line.trim_end());
+            println!("{}{}", machine.label, line.trim_end());
             said.line(line.trim_end());
             skipped |= line.starts_with("SKIPPED");
             ran |= line.starts_with("test ") && line.trim_end().ends_with(" ok");

@@ -39,7 +39,9 @@ usage: cargo xtask COMMAND
               look at the pages in a browser, in front of a server that stands in for a front-end
   mib         whether smilint has nothing to say about TIDEGATE-MIB
   kernels     test the kernel's programs under Debian's other kernels, in emulated machines
-  rdma        test the transport over RDMA in an emulated machine, whose kernel plays the card
+  rdma [--pair]
+              test the transport over RDMA in an emulated machine, whose kernel plays the card;
+              in two, with a cable between that is pulled
   kubernetes  build a real kube-apiserver for the tests of discovery, once, into the cache folder
   model       check the protocol of moves within large bounds: some minutes, and some GB of memory
   instructions [--record|--compare]
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         ["mib"] => mib::check(&root()).map(Outcome::said),
         ["kernels"] => kernels::check(&root()).map(Outcome::said),
         ["rdma"] => rdma::check(&root()).map(Outcome::said),
+        ["rdma", "--pair"] => rdma::pair(&root()).map(Outcome::said),
         ["kubernetes"] => kubernetes::run(&root()),
         ["model"] => model::run(&root()),
         ["instructions"] => instructions::check(&root()).map(Outcome::said),

@@ -449,6 +449,10 @@ impl Agent {
         self.process = None;
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.process.as_ref().expect("it was not killed").id()
+    }
+
     /// Sends it a signal by its name.
     pub(crate) fn signal(&self, name: &str) {
         if let Some(process) = &self.process {
