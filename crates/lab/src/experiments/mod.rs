@@ -31,6 +31,7 @@ mod protocol_cost;
 mod proxy_cost;
 mod quiet;
 mod rdma_micro;
+mod rdma_place;
 mod report;
 mod reserve;
 mod runner;

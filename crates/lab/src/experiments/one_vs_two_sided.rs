@@ -14,6 +14,12 @@
 //! | `agent_realtime` | the same, and it makes the record | real-time |
 //! | `agent` | a process inside the node's group, as KLM-2005's ULM | all |
 //! | `tcp` | a daemon there that reads `/proc/stat` for each question | all |
+//! | `rdma` | the card, of a record that a process makes; three READs where it is in software | none |
+//! | `rdma_kernel` | the same of a record that the kernel makes; all processes of the target stand still | none |
+//!
+//! The last two need a device, and are measured where one is: on this machine, or in an emulated one (`rdma_place`), with
+//! hogs beside the target instead of a node's control group. There `agent`, `agent_realtime` and `tcp` are measured
+//! once more beside them, and all metrics are named `emulated_`.
 //!
 //! On a virtual cable the sender's CPU would take packets in for the node, and nothing on the node
 //! could hold up what answers there. So receive steering moves them to the node's CPU first: at the
@@ -37,12 +43,14 @@ use tidegate_remote::{Region, clock};
 use crate::antagonist::Antagonist;
 use crate::cluster::{AgentPlan, Cluster, ClusterPlan, LoadAt, Mode, Placed, Process, lab};
 use crate::gather::Gatherer;
+use crate::rdma_points::Line;
 use crate::results::{Axis, Report};
 
 use super::arms::NATIVE;
 use super::judge::{Table, at_most, median};
 use super::measured::{Measured, labelled};
 use super::paper::beside;
+use super::rdma_place::{DISCLAIMER, EMULATED, RdmaPlace};
 use super::report::{ExperimentFindings, Sketch, report_of};
 use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
 
@@ -73,6 +81,18 @@ const AGENT: &str = "agent";
 const REALTIME: &str = "agent_realtime";
 const KERNEL: [&str; 2] = ["xdp_generic", "tc"];
 const TCP_PORT: u16 = 9940;
+const RDMA: &str = "rdma";
+const RDMA_KERNEL: &str = "rdma_kernel";
+/// Arms of `rdma-points`, and what they are called here.
+const OVER_RDMA: [(&str, &str); 5] = [
+    ("record", RDMA),
+    ("kernel", RDMA_KERNEL),
+    ("udp_realtime", REALTIME),
+    ("udp", AGENT),
+    ("tcp", TCP),
+];
+/// What a front-end reads of a record, as a label of `rdma-points`.
+const RECORD: &str = "bytes=320 ";
 
 const fn agent(
     name: &'static str,
@@ -156,7 +176,29 @@ fn estimate(scale: Scale) -> Duration {
     // Those inside the group are slow, the others fast.
     let fast = (REST + Duration::from_micros(100)) * reads as u32;
     let points = points(scale).len() as u32;
-    (SET_UP * (1 + 2 * points) + (fast * 5 + longest * 2) * points * ROUNDS) * sweeps(scale)
+    let namespaces = SET_UP * (1 + 2 * points) + (fast * 5 + longest * 2) * points * ROUNDS;
+    namespaces * sweeps(scale) + rdma_estimate(scale)
+}
+
+fn rdma_estimate(scale: Scale) -> Duration {
+    Duration::from_secs(scale.pick(50, 110))
+}
+
+/// Options of `rdma-points`.
+fn rdma_points(scale: Scale) -> [(&'static str, &'static str); 7] {
+    let (hogs, operations, longest_ms, rounds) = scale.pick(
+        ("0,32", "400", "1000", "1"),
+        ("0,1,4,16,32", "1000", "1000", "2"),
+    );
+    [
+        ("--hogs", hogs),
+        ("--lines", "5"),
+        ("--operations", operations),
+        ("--longest-ms", longest_ms),
+        ("--rounds", rounds),
+        ("--counted", "0"),
+        ("--atomics", "false"),
+    ]
 }
 
 fn run(lab: &Lab) -> Result<Report, ExperimentError> {
@@ -174,11 +216,14 @@ fn run(lab: &Lab) -> Result<Report, ExperimentError> {
             }
         }
     }
-    let findings = findings(lab.scale, &bench.measured.table);
+    let place = RdmaPlace::find();
+    bench.over_rdma(&place)?;
+    let findings = findings(lab.scale, &bench.measured.table, &place);
     let names = [NATIVE]
         .into_iter()
         .chain(TOGETHER.iter().map(|it| it.name));
-    let arms: Vec<_> = names.chain([TCP]).map(arms::named).collect();
+    let names = names.chain([TCP, RDMA, RDMA_KERNEL]);
+    let arms: Vec<_> = names.map(arms::named).collect();
     let took = clock::now().since(started);
     Ok(report_of(
         &EXPERIMENT,
@@ -263,6 +308,64 @@ impl Bench<'_> {
             "percentiles_us": (0..=100).map(|it| quantile(f64::from(it) / 100.0)).collect::<Vec<_>>(),
         }));
         Ok(())
+    }
+}
+
+impl Bench<'_> {
+    /// Those over RDMA, where a device is; with a note where none can be had.
+    fn over_rdma(&mut self, place: &RdmaPlace) -> Result<(), ExperimentError> {
+        let Lab {
+            scale, progress, ..
+        } = self.lab;
+        let takes = rdma_estimate(*scale);
+        progress.step("over RDMA", takes);
+        let measured = &mut self.measured;
+        let done = place.measure(&rdma_points(*scale), takes * 4, |line| {
+            take(measured, place, line);
+        });
+        match done {
+            Ok(()) => {}
+            Err(ExperimentError::Unfit(why)) => {
+                measured.notes.push(format!("{RDMA}, {RDMA_KERNEL}: {why}"));
+            }
+            Err(error) => return Err(error),
+        }
+        if place.is_emulated() {
+            measured.emulated.push(format!("{EMULATED}*: {DISCLAIMER}"));
+        }
+        Ok(())
+    }
+}
+
+/// Takes a point of `rdma-points` under the names that it has here. On a machine with a device the namespaces have
+/// measured those that are not over RDMA.
+fn take(measured: &mut Measured, place: &RdmaPlace, line: &Line) {
+    let (arm, label, p50_us, p99_us) = match line {
+        Line::Point {
+            arm,
+            label,
+            p50_us,
+            p99_us,
+            ..
+        } => (arm, label, p50_us, p99_us),
+        Line::Without { arm, why } => {
+            measured
+                .notes
+                .push(format!("SKIPPED {arm} over RDMA: {why}"));
+            return;
+        }
+        Line::Device { .. } | Line::Cpu { .. } | Line::End { .. } => return,
+    };
+    let named = OVER_RDMA.iter().find(|it| it.0 == arm);
+    let (Some((_, name)), Some(point)) = (named, label.strip_prefix(RECORD)) else {
+        return;
+    };
+    if place.is_emulated() || [RDMA, RDMA_KERNEL].contains(name) {
+        for (quantity, value) in [("p50_us", p50_us), ("p99_us", p99_us)] {
+            let metric = format!("{}{quantity}", place.prefix());
+            measured.record(name, &labelled(&metric, point), *value);
+        }
+        measured.raw.push(json!({ "arm": name, "over_rdma": line }));
     }
 }
 
@@ -351,7 +454,7 @@ fn of(table: &Table, arm: &str, metric: &str, point: Point) -> Option<f64> {
     median(table, arm, &labelled(metric, &point.label()))
 }
 
-fn findings(scale: Scale, table: &Table) -> ExperimentFindings {
+fn findings(scale: Scale, table: &Table, place: &RdmaPlace) -> ExperimentFindings {
     let busy = |arm: &str| of(table, arm, "p99_us", BUSY);
     let growth = |arm: &str| Some(busy(arm)? / of(table, arm, "p99_us", IDLE)?);
     let goal = |arm: &str| {
@@ -363,6 +466,22 @@ fn findings(scale: Scale, table: &Table) -> ExperimentFindings {
     verdicts.push(at_most(
         format!("xdp_generic's p99 over {REALTIME}'s, {HOGS} hogs"),
         baseline.map(|(one, other)| one / other),
+        1.0,
+    ));
+    let over_rdma =
+        |arm: &str, point: Point| of(table, arm, &format!("{}p99_us", place.prefix()), point);
+    for arm in [RDMA, RDMA_KERNEL] {
+        let growth = over_rdma(arm, BUSY).zip(over_rdma(arm, IDLE));
+        let goal = format!("{}{arm}: p99 with {HOGS} hogs over idle", place.prefix());
+        verdicts.push(at_most(goal, growth.map(|(one, other)| one / other), 1.5));
+    }
+    let both = over_rdma(RDMA, BUSY).zip(over_rdma(REALTIME, BUSY));
+    verdicts.push(at_most(
+        format!(
+            "{}{RDMA}'s p99 over {REALTIME}'s, {HOGS} hogs",
+            place.prefix()
+        ),
+        both.map(|(one, other)| one / other),
         1.0,
     ));
     let all = points(scale).iter().map(|point| point.label());
@@ -379,8 +498,15 @@ fn findings(scale: Scale, table: &Table) -> ExperimentFindings {
             zero: false,
         },
     };
+    let mut plots = vec![
+        bars("p99 of a load read", "p99_us"),
+        bars("p50 of a load read", "p50_us"),
+    ];
+    if place.is_emulated() {
+        plots.push(bars("p99 beside RDMA, emulated", "emulated_p99_us"));
+    }
     ExperimentFindings {
-        paper: papers(table),
+        paper: papers(table, place),
         verdicts,
         notes: vec![
             format!(
@@ -393,21 +519,22 @@ fn findings(scale: Scale, table: &Table) -> ExperimentFindings {
                  a switch before the node, one cable further."
             ),
         ],
-        plots: vec![
-            bars("p99 of a load read", "p99_us"),
-            bars("p50 of a load read", "p50_us"),
-        ],
+        plots,
     }
 }
 
 /// The papers' figures beside ours.
-fn papers(table: &Table) -> BTreeMap<String, Value> {
+fn papers(table: &Table, place: &RdmaPlace) -> BTreeMap<String, Value> {
     let ours = |point: Point| -> Value {
-        let row = |arm: &String| {
-            let median = of(table, arm, "p50_us", point).map(f64::round);
-            (arm.clone(), json!(median))
-        };
-        Value::Object(table.keys().map(row).collect())
+        let rows = table.keys().filter_map(|arm| {
+            let prefix = match arm.as_str() {
+                RDMA | RDMA_KERNEL => place.prefix(),
+                _ => "",
+            };
+            let median = of(table, arm, &format!("{prefix}p50_us"), point)?.round();
+            Some((format!("{prefix}{arm}"), json!(median)))
+        });
+        Value::Object(rows.collect())
     };
     let rows = [
         (

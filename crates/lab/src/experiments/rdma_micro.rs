@@ -2,32 +2,21 @@
 //! two-sided ways to get the same (Reconfiguration-2004 §4.2, Figures 5 to 9; KLM-2005 §V), and what each takes of
 //! the target's CPU.
 //!
-//! ```text
-//! a device here    tidegate-lab rdma-points           this machine
-//! none             scripts/kernel-vm.sh --rdma 6.1    an emulated machine, whose kernel plays the device
-//! ```
-//!
-//! What measures, and how, stands in `rdma_points`. In the emulated machine a request goes from one process to the other
-//! within one kernel, and the CPU of the reader does the device's work: that no process of the target has a part in it,
-//! and that all others wait for their turn behind hogs, is true there too. Microseconds are not. The emulator has a thread
-//! for each CPU: with one for both a CPU full of hogs would hold up the reader's.
+//! What measures, and how, stands in `rdma_points`; where, in `rdma_place`.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tidegate_remote::clock;
-use tidegate_remote::rdma::RdmaDevice;
 
-use crate::rdma_points::{ARMS, COMMAND, Line};
+use crate::rdma_points::{ARMS, Line};
 use crate::results::{Axis, Report};
 
 use super::judge::{Table, at_most, median};
 use super::measured::{Measured, labelled};
 use super::paper::beside;
+use super::rdma_place::{DISCLAIMER, RdmaPlace};
 use super::report::{ExperimentFindings, Sketch, report_of};
 use super::{Experiment, ExperimentError, Lab, Scale, arms};
 
@@ -41,17 +30,6 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run,
     plan: None,
 };
-
-/// What every table of an emulated machine says in its title.
-const EMULATED: &str = "emulated_";
-const DISCLAIMER: &str = "Emulated: order and isolation mean something, microseconds do not. One machine (qemu without hardware virtualisation, Linux 6.1) \
-     has reader and target, and its kernel plays the device (Soft-RoCE on its loopback interface), on the CPU of the reader.";
-/// The machine's own limit of time, in seconds.
-const LIMIT: &str = "LIMIT";
-/// How the script says that there is no machine.
-const CANNOT: i32 = 77;
-const SCRIPT: &str = "scripts/kernel-vm.sh";
-const SERIES: &str = "6.1";
 
 const MOST: u32 = 32;
 const LARGEST: &str = "bytes=1344";
@@ -89,31 +67,15 @@ fn estimate(scale: Scale) -> Duration {
 
 fn run(lab: &Lab) -> Result<Report, ExperimentError> {
     let started = clock::now();
-    let here = RdmaDevice::open(None).is_ok();
+    let place = RdmaPlace::find();
     let mut bench = Bench {
         lab,
         measured: Measured::default(),
-        emulated: !here,
+        place: &place,
     };
-    let program = std::env::current_exe().map_err(|error| unfit(&error))?;
-    let mut command = match here {
-        true => Command::new(program),
-        false => {
-            let mut command = Command::new(script(&program)?);
-            let limit = estimate(lab.scale).as_secs() * 3;
-            command
-                .env(LIMIT, limit.to_string())
-                .env("THREADS", "multi");
-            command.args(["--rdma", SERIES]).arg(program);
-            command
-        }
-    };
-    command.arg(COMMAND);
-    for (option, value) in points(lab.scale) {
-        command.args([option, value]);
-    }
-    bench.read(&mut command)?;
-    let findings = findings(lab.scale, &bench.measured.table, bench.prefix());
+    let limit = estimate(lab.scale) * 3;
+    place.measure(&points(lab.scale), limit, |line| bench.take(line))?;
+    let findings = findings(lab.scale, &bench.measured.table, place.prefix());
     let arms: Vec<_> = ARMS.iter().map(|name| arms::named(name)).collect();
     let took = clock::now().since(started);
     Ok(report_of(
@@ -126,73 +88,13 @@ fn run(lab: &Lab) -> Result<Report, ExperimentError> {
     ))
 }
 
-fn unfit(error: &dyn std::fmt::Display) -> ExperimentError {
-    ExperimentError::Unfit(error.to_string())
-}
-
-/// The script of the sources that this program was built from, or of those in which it is run.
-fn script(program: &Path) -> Result<PathBuf, ExperimentError> {
-    let beside = program.ancestors().map(|it| it.join(SCRIPT));
-    let mut all = beside.chain([PathBuf::from(SCRIPT)]);
-    all.find(|it| it.is_file()).ok_or_else(|| {
-        let why = format!("SKIPPED: no RDMA device is here, and no {SCRIPT} to emulate one");
-        ExperimentError::Unfit(why)
-    })
-}
-
 struct Bench<'a> {
     lab: &'a Lab,
     measured: Measured,
-    emulated: bool,
+    place: &'a RdmaPlace,
 }
 
 impl Bench<'_> {
-    fn prefix(&self) -> &'static str {
-        if self.emulated { EMULATED } else { "" }
-    }
-
-    /// Takes what the program says, wherever it runs.
-    fn read(&mut self, command: &mut Command) -> Result<(), ExperimentError> {
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn();
-        let mut child = child.map_err(|error| unfit(&error))?;
-        let (mut lines, mut end, mut last) = (0, None, String::new());
-        if let Some(output) = child.stdout.take() {
-            for line in BufReader::new(output).split(b'\n') {
-                let line = line.map_err(|error| unfit(&error))?;
-                let line = String::from_utf8_lossy(&line);
-                match serde_json::from_str(line.trim()) {
-                    Ok(Line::End { lines }) => end = Some(lines),
-                    Ok(line) => {
-                        lines += 1;
-                        self.take(&line);
-                    }
-                    // What the machine's kernel says.
-                    Err(_) => last = line.trim().to_owned(),
-                }
-            }
-        }
-        let output = child.wait_with_output().map_err(|error| unfit(&error))?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        let said = said.trim().lines().last().unwrap_or(&last).to_owned();
-        match output.status.code() {
-            Some(0) if end == Some(lines) => Ok(()),
-            Some(0) => Err(ExperimentError::Read(format!(
-                "{lines} lines came, of {}",
-                end.unwrap_or_default()
-            ))),
-            Some(CANNOT) if self.emulated => {
-                let why =
-                    format!("SKIPPED: no RDMA device is here, and none can be emulated: {said}");
-                Err(ExperimentError::Unfit(why))
-            }
-            _ => Err(ExperimentError::Read(format!("{}: {said}", output.status))),
-        }
-    }
-
     fn take(&mut self, line: &Line) {
         match line {
             Line::Device {
@@ -211,7 +113,7 @@ impl Bench<'_> {
             } => {
                 let progress = &self.lab.progress;
                 progress.message(&format!("{arm} {label} round {}", round + 1));
-                let prefix = self.prefix();
+                let prefix = self.place.prefix();
                 for (quantity, value) in [("p50_us", p50_us), ("p99_us", p99_us)] {
                     let metric = labelled(&format!("{prefix}{quantity}"), label);
                     self.measured.record(arm, &metric, *value);
@@ -233,7 +135,7 @@ impl Bench<'_> {
                 } else {
                     "target=runs"
                 };
-                let metric = format!("{}target_cpu_ns", self.prefix());
+                let metric = format!("{}target_cpu_ns", self.place.prefix());
                 self.measured.record(arm, &labelled(&metric, label), each);
                 self.measured.notes.push(format!(
                     "{arm}, {label}: {answered} reads were answered, {failed} were not; the target's process took {target_ns} ns of CPU."
@@ -249,13 +151,13 @@ impl Bench<'_> {
 
     fn device(&mut self, name: &str, in_software: bool, cpus: usize) {
         let kind = if in_software { "in software" } else { "a card" };
-        let place = if self.emulated {
+        let place = if self.place.is_emulated() {
             "emulated machine"
         } else {
             "this machine"
         };
         self.measured.mode = format!("{place}, device {name} ({kind}), {cpus} CPUs");
-        if self.emulated {
+        if self.place.is_emulated() {
             self.measured.emulated.push(DISCLAIMER.into());
         }
     }
@@ -380,63 +282,19 @@ fn papers(table: &Table, prefix: &str) -> BTreeMap<String, Value> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::rdma_place::EMULATED;
     use super::*;
-    use crate::awake::Awake;
-    use crate::experiments::Part;
-    use crate::progress::Progress;
-
-    fn lab() -> Lab {
-        Lab {
-            scale: Scale::Quick,
-            mode: None,
-            part: Part::default(),
-            progress: Progress::silent(),
-            awake: Awake::start(Path::new("/nonexistent")),
-        }
-    }
-
-    fn said(script: &str) -> Result<Measured, ExperimentError> {
-        let lab = lab();
-        let mut bench = Bench {
-            lab: &lab,
-            measured: Measured::default(),
-            emulated: true,
-        };
-        bench.read(Command::new("sh").args(["-c", script]))?;
-        Ok(bench.measured)
-    }
 
     #[test]
-    fn points_are_taken_from_among_what_a_machine_says() {
-        let device = r#"{"line":"device","name":"rxe0","in_software":true,"cpus":2}"#;
-        let point = |hogs: u32, p99: f64| {
-            format!(
-                r#"{{"line":"point","arm":"kernel","label":"bytes=320 hogs={hogs}","round":0,"count":9,"failed":0,"p50_us":1.0,"p99_us":{p99}}}"#
-            )
-        };
-        let all = format!(
-            "echo 'kernel-vm: Linux'; printf '%s\\r\\n' '{device}' '{}' '{}' '{{\"line\":\"end\",\"lines\":3}}'",
-            point(0, 100.0),
-            point(32, 120.0)
-        );
-        let measured = said(&all).unwrap();
-        assert!(measured.emulated[0].starts_with("Emulated: order and isolation mean something"));
+    fn the_goal_is_a_ratio_of_what_was_measured_with_hogs_and_without() {
+        let mut measured = Measured::default();
+        for (hogs, p99) in [(0, 100.0), (MOST, 120.0)] {
+            let metric = labelled("emulated_p99_us", &format!("{RECORD} hogs={hogs}"));
+            measured.record("kernel", &metric, p99);
+        }
         let findings = findings(Scale::Quick, &measured.table, EMULATED);
         let verdicts: Vec<_> = findings.verdicts.iter().flatten().collect();
         assert_eq!(verdicts.len(), 1);
         assert!(verdicts[0].reached && (verdicts[0].measured - 1.2).abs() < 1e-9);
-    }
-
-    #[test]
-    fn a_machine_that_cannot_be_had_is_a_skip_and_lost_lines_are_an_error() {
-        let skipped = said("echo 'kernel-vm: qemu is missing' >&2; exit 77").unwrap_err();
-        let text = skipped.to_string();
-        assert!(
-            text.starts_with("SKIPPED: ") && text.ends_with("qemu is missing"),
-            "{text}"
-        );
-        let lost = said(r#"echo '{"line":"end","lines":3}'"#).unwrap_err();
-        assert_eq!(lost.to_string(), "0 lines came, of 3");
-        assert!(said("exit 1").is_err());
     }
 }

@@ -9,7 +9,8 @@ use super::{ALL, Scale, find};
 /// What a whole run may take; some need more requests or more arms than the others.
 const FULL_MAX: Duration = Duration::from_secs(600);
 const LONG_MAX: Duration = Duration::from_secs(900);
-const LONG: [&str; 8] = [
+const LONG: [&str; 9] = [
+    "one-vs-two-sided",
     "burst-length",
     "move-faults",
     "poll-interval",

@@ -1,4 +1,4 @@
-//! The points of `rdma-micro`: latencies of READ, compare-and-swap and fetch-and-add on a machine with an RDMA device,
+//! The points of `rdma-micro`, and those of `one-vs-two-sided` over RDMA: latencies of READ, compare-and-swap and fetch-and-add on a machine with an RDMA device,
 //! beside two-sided ways to get the same. It runs where the device is: on this machine, or in the emulated one.
 //!
 //! ```text
@@ -75,6 +75,9 @@ pub struct PointsArgs {
     /// READs without rest in which the target's CPU time is counted.
     #[arg(long, default_value_t = 10_000)]
     pub counted: u32,
+    /// Whether atomics are measured.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
+    pub atomics: bool,
 }
 
 /// What is asked for.
@@ -244,7 +247,7 @@ pub fn run(args: &PointsArgs, out: impl Write) -> Result<(), PointsError> {
             let _hogs = Hogs::start(*hogs)?;
             pin(last);
             for way in Way::ALL {
-                for operation in operations(way, &args.lines) {
+                for operation in operations(way, args) {
                     if let Some(line) = point(args, &target, way, operation, *hogs, round)? {
                         out.line(&line)?;
                     }
@@ -268,14 +271,15 @@ pub fn run(args: &PointsArgs, out: impl Write) -> Result<(), PointsError> {
 }
 
 /// What is asked of an arm.
-fn operations(way: Way, lines: &[usize]) -> Vec<Operation> {
+fn operations(way: Way, args: &PointsArgs) -> Vec<Operation> {
     match way {
         Way::Record | Way::Kernel => vec![Operation::Read(RECORD_LINES)],
-        Way::Read | Way::UdpRealtime | Way::Udp | Way::Tcp => lines
-            .iter()
-            .map(|lines| Operation::Read(*lines))
-            .chain([Operation::CompareAndSwap, Operation::FetchAndAdd])
-            .collect(),
+        Way::Read | Way::UdpRealtime | Way::Udp | Way::Tcp => {
+            let atomics = [Operation::CompareAndSwap, Operation::FetchAndAdd];
+            let atomics = atomics.into_iter().filter(|_| args.atomics);
+            let reads = args.lines.iter().map(|lines| Operation::Read(*lines));
+            reads.chain(atomics).collect()
+        }
     }
 }
 

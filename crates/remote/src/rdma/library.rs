@@ -1,7 +1,8 @@
 //! libibverbs, loaded when it is first asked for: one binary starts everywhere, with the library or without.
 //!
-//! The library is loaded once and stays, since devices hold on to it. Its own errors are negative numbers, null
-//! pointers or numbers of errno, each as its manual says; they become [`std::io::Error`] here.
+//! The library is loaded once and stays, since devices hold on to it; where it is missing, each call looks for it anew, so
+//! that it may be installed later. Its own errors are negative numbers, null pointers or numbers of errno, each as its
+//! manual says; they become [`std::io::Error`] here.
 //!
 //! Failure case: a library without one of the symbols below, which is one of before 2020. It counts as missing, and
 //! the error names the symbol.
@@ -78,9 +79,13 @@ symbols! {
 
 /// The library, or why there is none.
 pub(super) fn library() -> Result<&'static Library, RegionError> {
-    static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
-    let loaded = LIBRARY.get_or_init(Library::load).as_ref();
-    loaded.map_err(|why| RegionError::NoDevice(why.clone()))
+    static LIBRARY: OnceLock<Library> = OnceLock::new();
+    if let Some(library) = LIBRARY.get() {
+        return Ok(library);
+    }
+    let loaded = Library::load().map_err(RegionError::NoDevice)?;
+    // Another thread may have loaded it meanwhile: it is the same one then.
+    Ok(LIBRARY.get_or_init(|| loaded))
 }
 
 /// The system refused `what`; why is what it said last.
