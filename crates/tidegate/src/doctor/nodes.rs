@@ -42,6 +42,8 @@ struct Asked<'a> {
 struct Answer {
     rung: Rung,
     took: Duration,
+    /// Whether the node's words come the same way.
+    has_words: bool,
 }
 
 /// Asks all.
@@ -115,6 +117,7 @@ fn read_load(region: &mut dyn Region) -> Result<Answer, RegionError> {
     Ok(Answer {
         rung: Rung::from_number(record.rung),
         took: read.received_at.since(read.sent_at),
+        has_words: read.first_word.is_some(),
     })
 }
 
@@ -122,9 +125,15 @@ fn read_load(region: &mut dyn Region) -> Result<Answer, RegionError> {
 fn of_rdma(name: &str, rdma: UseRdma, read: Result<Answer, RegionError>) -> Option<Diagnosis> {
     const CHECK: &str = "rdma";
     let why = match read {
-        Ok(Answer { took, .. }) => {
+        Ok(Answer {
+            took, has_words, ..
+        }) => {
             let ms = took.as_secs_f64() * 1000.0;
-            let text = format!("the load of {name} is read over RDMA within {ms:.2} ms");
+            let words = match has_words {
+                true => "so are its words changed",
+                false => "its words are changed over UDP",
+            };
+            let text = format!("the load of {name} is read over RDMA within {ms:.2} ms; {words}");
             return Some(Diagnosis::ok(CHECK, text));
         }
         Err(why) => why,
@@ -156,7 +165,7 @@ fn of_server(name: &str, address: SocketAddr, connected: std::io::Result<()>) ->
 fn of_load(name: &str, place: &str, read: Result<Answer, RegionError>) -> Diagnosis {
     const CHECK: &str = "agent";
     let why = match read {
-        Ok(Answer { rung, took }) => {
+        Ok(Answer { rung, took, .. }) => {
             let ms = took.as_secs_f64() * 1000.0;
             let text = format!(
                 "the load of {name} is read at {place} within {ms:.2} ms ({})",
@@ -206,6 +215,7 @@ mod tests {
         let answer = Answer {
             rung: Rung::XdpGeneric,
             took: Duration::from_micros(250),
+            has_words: true,
         };
         let found = of_load("n1", "10.0.0.1:9901", Ok(answer));
         assert_eq!(found.level, Level::Ok);
@@ -233,6 +243,24 @@ mod tests {
         assert_eq!(level(UseRdma::IfAny, refused()), Level::Ok);
         assert_eq!(level(UseRdma::Wanted, refused()), Level::Warn);
         assert_eq!(level(UseRdma::Wanted, lacking()), Level::Warn);
+    }
+
+    #[test]
+    fn how_words_are_changed_is_said_where_a_load_is_read_over_rdma() {
+        let said = |has_words| {
+            let answer = Answer {
+                rung: Rung::Rdma,
+                took: Duration::from_micros(250),
+                has_words,
+            };
+            of_rdma("n1", UseRdma::IfAny, Ok(answer)).unwrap().text
+        };
+        let read = "the load of n1 is read over RDMA within 0.25 ms";
+        assert_eq!(said(true), format!("{read}; so are its words changed"));
+        assert_eq!(
+            said(false),
+            format!("{read}; its words are changed over UDP")
+        );
     }
 
     #[test]
