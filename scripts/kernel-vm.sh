@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs programs under another kernel of Debian's, in an emulated machine.
 # usage: scripts/kernel-vm.sh [--rdma] [--cable ADDRESS OWN OTHER] [--with PROGRAM]... 6.1|6.12 PROGRAM [ARGUMENT...]
-# The program has those variables of the environment that begin with TIDEGATE_ and have plain values.
+# The program has those variables of the environment that begin with TIDEGATE_, of one line.
 # Ends with the program's exit code; with 77 and a reason if the machine cannot be had here.
 # --rdma: the machine has an RDMA device without a card, rxe0 on its loopback interface, and the library to use it.
 # Take 6.1 for that: later kernels carry RDMA out in a queue of work that starves under load.
@@ -12,18 +12,29 @@ set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
 
 flavour=cloud-amd64 rdma= cable=() others=()
-while :; do
+usage() { sed -n 's/^# usage: /usage: /p' "$0" >&2; exit 2; }
+
+while [ $# -gt 0 ]; do
   case $1 in
     # The kernels for clouds have no RDMA without a card.
     --rdma) flavour=amd64 rdma=yes; shift ;;
-    --cable) cable=("$2" "$3" "$4"); shift 4 ;;
-    --with) others+=("$(readlink -f "$2")"); shift 2 ;;
+    --cable) [ $# -ge 4 ] || usage; cable=("$2" "$3" "$4"); shift 4 ;;
+    --with) [ $# -ge 2 ] || usage; others+=("$(readlink -e "$2")") || { echo "kernel-vm: there is no $2" >&2; exit 2; }; shift 2 ;;
+    -*) usage ;;
     *) break ;;
   esac
 done
+[ $# -ge 2 ] || usage
 series=$1
-program=$(readlink -f "$2")
+program=$(readlink -e "$2") || { echo "kernel-vm: there is no $2" >&2; exit 2; }
 shift 2
+if [ ${#cable[@]} -gt 0 ]; then
+  [ -n "$rdma" ] || usage
+  [[ ${cable[0]} =~ ^([0-9]{1,3})\.([0-9]{1,3})\.([0-9]{1,3})\.([0-9]{1,3})$ ]] || { echo "kernel-vm: ${cable[0]} is no IPv4 address" >&2; exit 2; }
+  # Two cards of one network need two addresses.
+  mac=$(printf '52:54:00:%02x:%02x:%02x' "$((10#${BASH_REMATCH[2]}))" "$((10#${BASH_REMATCH[3]}))" "$((10#${BASH_REMATCH[4]}))")
+  [[ ${cable[1]}${cable[2]} != *,* ]] || { echo "kernel-vm: a socket's path has a comma" >&2; exit 2; }
+fi
 here=$(cd "$(dirname "$0")/.." && pwd)
 cache=$here/target/kernels
 limit=${LIMIT:-240}
@@ -74,6 +85,7 @@ lacks=
 [ -z "$rdma" ] || compgen -G "$kernel/rdma-*-e1000.ko*" >/dev/null || lacks=yes
 if [ -n "$lacks" ] || [ ! -e "$kernel/vmlinuz" ]; then
   fresh=$(mktemp -d)
+  trap 'rm -rf "$fresh"' EXIT
   chmod 755 "$fresh"
   (cd "$fresh" && apt-get download -qq "$package" >/dev/null 2>&1) || cannot "$package cannot be fetched"
   dpkg-deb --extract "$fresh"/*.deb "$fresh/tree"
@@ -88,7 +100,11 @@ exec 9>&-
 
 # What the machine begins with: busybox, the program, its libraries.
 root=$(mktemp -d)
-trap 'rm -rf "$root"' EXIT
+machine=
+# A machine does not outlive its script.
+trap '[ -z "$machine" ] || kill "$machine" 2>/dev/null; rm -rf "$root" "$root.cpio" "$root.log"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
 mkdir -p "$root"/{bin,proc,sys,dev,tmp,run,modules,lib64}
 cp -L "$(command -v busybox)" "$root/bin/busybox"
 # Programs without what debuggers read, which is most of them: it would be unpacked into the machine's memory.
@@ -119,10 +135,9 @@ done
 network=()
 if [ ${#cable[@]} -gt 0 ]; then
   echo "${cable[0]}" >"$root/cable"
-  # Two cards of one network need two addresses.
   network=(
     -netdev "dgram,id=cable,local.type=unix,local.path=${cable[1]},remote.type=unix,remote.path=${cable[2]}"
-    -device "e1000,netdev=cable,mac=$(printf '52:54:00:00:00:%02x' "${cable[0]##*.}")"
+    -device "e1000,netdev=cable,mac=$mac"
   )
 fi
 for module in "$kernel"/rdma-*.ko* "$kernel"/veth.ko*; do
@@ -132,7 +147,8 @@ for module in "$kernel"/rdma-*.ko* "$kernel"/veth.ko*; do
   esac
 done
 [ $# -eq 0 ] || printf '%s\n' "$@" >"$root/arguments"
-export -p | grep '^declare -x TIDEGATE_[A-Z_]*="[A-Za-z0-9_.-]*"$' | sed 's/^declare -x/export/' >"$root/environment" || true
+# Quoted as any shell reads it.
+env | grep '^TIDEGATE_[A-Z0-9_]*=' | sed "s/'/'\\\\''/g; s/^\([^=]*\)=\(.*\)\$/export \1='\2'/" >"$root/environment" || true
 cat >"$root/init" <<'INIT'
 #!/bin/busybox sh
 /bin/busybox --install -s /bin
@@ -169,16 +185,24 @@ poweroff -f
 INIT
 chmod +x "$root/init"
 (cd "$root" && find . -print0 | cpio --null --create --format=newc --quiet) >"$root.cpio"
-trap 'rm -rf "$root" "$root.cpio" "$root.log"' EXIT
 
 # One thread for both CPUs: with one each, the emulator may run code that the other CPU has just
 # patched away (tracepoints come and go in these tests), which no machine does: "Oops: int3". But then one CPU that always
 # has work holds up the other for milliseconds: THREADS=multi is for what measures that, and attaches little.
+exec 8> >(tee "$root.log")
+tee=$!
 timeout "$limit" qemu-system-x86_64 -machine q35 -accel "tcg,thread=${THREADS:-single}" -cpu max -smp 2 -m 1024 \
   -nodefaults -no-user-config -display none -no-reboot -serial stdio ${network[@]+"${network[@]}"} \
   -kernel "$kernel/vmlinuz" -initrd "$root.cpio" \
   -append "console=ttyS0 quiet panic=-1 no_timer_check mitigations=off random.trust_cpu=on" \
-  </dev/null | tee "$root.log" || {
+  </dev/null >&8 &
+machine=$!
+ended=0
+wait "$machine" || ended=$?
+machine=
+exec 8>&-
+wait "$tee"
+[ "$ended" -eq 0 ] || {
   # A program that hangs has failed; a machine that does not come up cannot be had here.
   if grep -q '^kernel-vm: Linux' "$root.log"; then
     printf '\nkernel-vm: the program did not end within %s s\n' "$limit"
