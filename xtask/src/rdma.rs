@@ -48,7 +48,7 @@ fn run(
     machine::run(root, &machine)
 }
 
-/// Where the two machines are: addresses that no other network has (RFC 2544).
+/// Where the two machines are: addresses that are for trials between networks.
 const NODE: &str = "198.18.0.1";
 const FRONT_END: &str = "198.18.0.2";
 

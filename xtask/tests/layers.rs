@@ -127,6 +127,7 @@ const CRATES: &[(&str, Layers)] = &[
                 "child",
                 "clock",
                 "inherited",
+                "interface",
                 "privilege",
                 "region",
             ],

@@ -31,14 +31,14 @@ use tidegate_core::record::{LoadRecord, Sources};
 use tidegate_core::time::{Timestamp, nanos};
 use tidegate_remote::kernel::{KernelError, SlowHalf, show};
 use tidegate_remote::privilege::{self, CapabilitySet};
-use tidegate_remote::rdma::{RdmaDemand, RdmaNode};
+use tidegate_remote::rdma::{RdmaDemand, RdmaRefusals};
 use tidegate_remote::realtime::{PRIORITY, RealtimeRefused, try_fifo};
 use tidegate_remote::udp::{Connect, Responder, ResponderOptions, ResponderStats};
 use tidegate_remote::{RegionError, RegionMemory, clock};
 
 use crate::config::{AgentConfig, INTERVAL_MAX, INTERVAL_MIN, MovesConfig, USER_RUNGS};
 use crate::demand::{Demand, REST, WAKE_FROM};
-use crate::kernel::{Kernel, SLOW_INTERVAL};
+use crate::kernel::{Kernel, PACKETS, SLOW_INTERVAL};
 use crate::moves::{MovesError, MovesEvent, MovesWatch};
 use crate::privilege::{SAMPLING, looking_after};
 use crate::rdma;
@@ -191,6 +191,7 @@ pub struct AgentHandle {
     user_rung: Rung,
     reasons: Vec<String>,
     rdma_fault: Option<String>,
+    rdma_refusals: Option<RdmaRefusals>,
     interval: Duration,
     memory: Arc<RegionMemory>,
     moves: Option<MovesWatch>,
@@ -210,7 +211,6 @@ impl Agent {
         let memory = Arc::new(region(shm, &kernel)?);
         let slow = kernel.slow_half()?;
         let rdma = rdma::serve(config, listen, &kernel, &memory, words);
-        let one_sided = rdma.node.as_ref().map(RdmaNode::demand);
         let options = ResponderOptions {
             realtime: config.wants_realtime(),
             realtime_share: config.realtime_share,
@@ -226,7 +226,7 @@ impl Agent {
             // What the kernel does not answer is read where it is mapped.
             Kernel::Nothing => config.interval,
             _ if config.shm.is_some() => config.interval,
-            Kernel::Answers(_) if one_sided.is_some() => config.interval,
+            Kernel::Answers(_) if rdma.demand.is_some() => config.interval,
             Kernel::Answers(_) | Kernel::Publishes(_) => config.interval.max(SLOW_INTERVAL),
         };
         let rest = match kernel {
@@ -243,7 +243,7 @@ impl Agent {
             sampler,
             memory: Arc::clone(&memory),
             publishes: !matches!(kernel, Kernel::Publishes(_)),
-            one_sided,
+            one_sided: rdma.demand,
             slow,
             shared: Arc::clone(&shared),
             realtime: config.wants_realtime(),
@@ -267,6 +267,7 @@ impl Agent {
             user_rung,
             reasons,
             rdma_fault: rdma.fault,
+            rdma_refusals: rdma.refusals,
             responder,
             interval: config.interval,
             memory,
@@ -313,6 +314,11 @@ impl AgentHandle {
     /// Why nothing is served over RDMA, if that is wanted.
     pub fn rdma_fault(&self) -> Option<&str> {
         self.rdma_fault.as_deref()
+    }
+
+    /// Why a front-end could not be connected over RDMA, the last one since this was asked.
+    pub fn rdma_refusal(&self) -> Option<String> {
+        self.rdma_refusals.as_ref()?.take()
     }
 
     /// The region that it publishes in.
@@ -619,7 +625,7 @@ fn explain(
         Ok(()) => format!("{who} has real-time priority (SCHED_FIFO {PRIORITY})."),
         Err(why) => format!("{who} has normal priority: {why}."),
     };
-    let how = if [Rung::XdpNative, Rung::XdpGeneric, Rung::Tc].contains(&on) {
+    let how = if PACKETS.contains(&on) {
         "the kernel answers, a process adds to it"
     } else if on == Rung::KernelRecord {
         "the kernel makes the record, a process sends it"

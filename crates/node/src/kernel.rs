@@ -31,8 +31,8 @@ pub(crate) const SLOW_INTERVAL: Duration = Duration::from_millis(50);
 /// Shortest time between two copies of the timer's record.
 const COPY_EVERY: Duration = Duration::from_micros(50);
 
-/// Rungs on which the kernel answers, and keeps the words.
-const PACKETS: [Rung; 3] = [Rung::XdpNative, Rung::XdpGeneric, Rung::Tc];
+/// Rungs on which the kernel answers, and keeps the words: no card serves these then.
+pub const PACKETS: [Rung; 3] = [Rung::XdpNative, Rung::XdpGeneric, Rung::Tc];
 /// Why they are not tried.
 const NO_PACKETS: &str =
     "The kernel does not answer: it would keep words of its own, and those are served over RDMA.";

@@ -33,11 +33,12 @@ pub use config::{
     SamplerConfig, Scope, SiteHook,
 };
 pub use connections::ServiceConnections;
-pub use kernel::options as kernel_options;
+pub use kernel::{PACKETS as PACKET_RUNGS, options as kernel_options};
 pub use moves::{
     CommandEnd, HookError, HookPart, KeptError, MovesError, MovesEvent, MovesWatch,
     check_kept_folder, check_program, kept_files, run_command,
 };
 pub use parse::mounts::{Hierarchy, hierarchies};
 pub use privilege::STARTING as STARTING_CAPABILITIES;
+pub use rdma::address as rdma_address;
 pub use sampler::{CpuLines, Sampler, SamplerError, process_names, short_name};

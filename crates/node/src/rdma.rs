@@ -15,7 +15,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use tidegate_remote::rdma::{RdmaDevice, RdmaNode, RdmaNodeOptions};
+use tidegate_remote::rdma::{RdmaDemand, RdmaDevice, RdmaNode, RdmaNodeOptions, RdmaRefusals};
 use tidegate_remote::{RegionError, RegionMemory};
 
 use crate::config::AgentConfig;
@@ -26,6 +26,9 @@ use crate::kernel::Kernel;
 pub(crate) struct Served {
     /// What connects front-ends; none where nothing is served.
     pub(crate) node: Option<RdmaNode>,
+    /// Whether front-ends read, and why offers are refused, both of that.
+    pub(crate) demand: Option<RdmaDemand>,
+    pub(crate) refusals: Option<RdmaRefusals>,
     /// How it stands, if it is wanted: a sentence.
     pub(crate) said: Option<String>,
     /// The same, where it is wanted and cannot be.
@@ -44,8 +47,8 @@ pub(crate) fn words(config: &AgentConfig, listen: SocketAddr) -> Option<Result<(
     })
 }
 
-/// Which of a host's devices: the one at the address that it is asked at.
-fn address(listen: SocketAddr) -> Option<IpAddr> {
+/// Which of a host's devices: the one at the address that it is asked at; nothing where that is any.
+pub fn address(listen: SocketAddr) -> Option<IpAddr> {
     Some(listen.ip()).filter(|ip| !ip.is_unspecified())
 }
 
@@ -77,8 +80,11 @@ pub(crate) fn serve(
         node = make(kernel, memory, &options);
     }
     let (said, fault) = describe(&node, options.words, lacking.as_deref());
+    let node = node.ok();
     Served {
-        node: node.ok(),
+        demand: node.as_ref().map(RdmaNode::demand),
+        refusals: node.as_ref().map(RdmaNode::refusals),
+        node,
         said: Some(said),
         fault,
     }

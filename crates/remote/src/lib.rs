@@ -22,6 +22,7 @@ pub mod allocator;
 pub mod child;
 pub mod clock;
 pub mod inherited;
+mod interface;
 pub mod kernel;
 mod memory;
 pub mod privilege;

@@ -130,6 +130,17 @@ pub enum Refusal {
     /// The node keeps no more queue pairs.
     #[error("the node keeps no more queue pairs")]
     NoQueuePair,
+    /// The node's card has no way to this host's.
+    #[error(
+        "the node's card has no way to this host's: another network, subnet or kind of fabric; its agent says more"
+    )]
+    NoWay,
+    /// The node's card makes no queue pair.
+    #[error("the node's card makes no queue pair; its agent says why")]
+    CardFault,
+    /// The node does not understand what it was offered.
+    #[error("the node takes no such offer: an older or a newer version")]
+    BadOffer,
     /// Its words are served over another transport: an atomic there and one here would not be atomic to each other.
     #[error("the node's words are served over another transport")]
     WordsElsewhere,
@@ -198,6 +209,9 @@ pub enum RegionError {
     /// RDMA cannot be used here.
     #[error("no RDMA device: {0}")]
     NoDevice(String),
+    /// A node grants what cannot be used.
+    #[error("the node grants what cannot be used: {0}")]
+    Grant(String),
     /// The system refused.
     #[error("{what}: {error}")]
     Io {

@@ -8,6 +8,7 @@
 //! | stands still, and it makes the record itself | the load is unknown, however well it can be READ |
 //! | is killed | the load is unknown, and not over RDMA, with a reason |
 //! | is there again | its load is known over RDMA |
+//! | stands still, and its words are served | what another front-end has in flight at the node |
 //!
 //! Requests are answered at all times. A READ may take 50 ms, for which the emulated machine stands still at times: what is
 //! looked at is waited for, and a connection that is lost meanwhile costs time alone.
@@ -16,19 +17,23 @@
 
 mod support;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::io::{BufReader, Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use support::server::server;
+use support::server::{head, server, server_that};
 use support::{Agent, FrontEnd, eventually, folder, master_key, node_key, tidegate};
 use tidegate_remote::rdma::RdmaDevice;
 
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const BY_KERNEL: &str = "rdma = true\nrungs = [\"kernel_record\"]\n";
+const WITH_WORDS: &str = "rdma = true\nrdma_words = true\nrungs = [\"kernel_record\"]\n";
 const BY_AGENT: &str = "rdma = true\nrungs = [\"agent\"]\n";
 /// Records that are seen while the agent stands still.
 const RECORDS: u64 = 20;
+/// Requests that one front-end has in flight.
+const HELD: usize = 3;
 
 /// Whether this machine has a device; says so if not.
 #[expect(clippy::print_stdout, reason = "how a test says that it could not run")]
@@ -50,7 +55,7 @@ impl Cluster {
         let folder = folder(name);
         let master = master_key(&folder);
         let agent = Agent::start_at(&node_key(&master, "n1"), support::free_address(), agent);
-        let text = configuration(server("n1"), agent.address, &master, load);
+        let text = configuration(server("n1"), "", agent.address, &master, load);
         let front_end = FrontEnd::start(&folder, &text);
         Self {
             folder,
@@ -60,18 +65,12 @@ impl Cluster {
     }
 
     fn node(&self) -> Value {
-        let status = self.front_end.api("/api/status");
-        status["sites"][0]["nodes"][0].clone()
+        node(&self.front_end)
     }
 
-    /// Waits until its load is known over RDMA.
     #[track_caller]
     fn is_read_over_rdma(&self) {
-        eventually("the load is known over RDMA", || {
-            let node = self.node();
-            let known = node["rung"] == "rdma" && node["load"]["fresh"] == true;
-            (known && node["reads"]["no_rdma"].is_null()).then_some(())
-        });
+        is_read_over_rdma(&self.front_end);
     }
 
     /// Waits until its load is not known.
@@ -113,12 +112,33 @@ impl Cluster {
     }
 }
 
-/// A front-end that reads often, at the priority of all others: the machine may have one CPU.
-fn configuration(server: SocketAddr, agent: SocketAddr, master: &Path, load: &str) -> String {
+/// What a front-end says of its node.
+fn node(front_end: &FrontEnd) -> Value {
+    front_end.api("/api/status")["sites"][0]["nodes"][0].clone()
+}
+
+/// Waits until its load is known over RDMA.
+#[track_caller]
+fn is_read_over_rdma(front_end: &FrontEnd) {
+    eventually("the load is known over RDMA", || {
+        let node = node(front_end);
+        let known = node["rung"] == "rdma" && node["load"]["fresh"] == true;
+        (known && node["reads"]["no_rdma"].is_null()).then_some(())
+    });
+}
+
+/// `site`: more lines of the site. A front-end that reads often, at the priority of all others: the machine may have one CPU.
+fn configuration(
+    server: SocketAddr,
+    site: &str,
+    agent: SocketAddr,
+    master: &Path,
+    load: &str,
+) -> String {
     format!(
         "[limits]\nconnections = 100\nworkers = 1\n\
          [load]\nkey_file = \"{}\"\ninterval = \"20ms\"\npace = \"constant\"\nrealtime = false\n\
-         [[site]]\nname = \"shop\"\nhosts = [\"shop.example\"]\n\
+         [[site]]\nname = \"shop\"\nhosts = [\"shop.example\"]\n{site}\
          [[node]]\nname = \"n1\"\nsite = \"shop\"\naddress = \"{server}\"\n\
          load = {{ address = \"{agent}\"{load} }}\n",
         master.display()
@@ -237,4 +257,64 @@ fn an_agent_that_was_killed_is_missed_and_the_next_one_is_read_over_rdma() {
         let mut again = again.map(|(_, text)| text.ends_with(": load is read by rdma"));
         again.any(|it| it).then_some(())
     });
+}
+
+#[test]
+fn front_ends_share_a_nodes_slots_while_its_agent_stands_still() {
+    if !has_device() {
+        return;
+    }
+    let folders = ["rdma-slots-1", "rdma-slots-2"].map(folder);
+    let master = master_key(&folders[0]);
+    let key = node_key(&master, "n1");
+    let agent = Agent::start_at(&key, support::free_address(), WITH_WORDS);
+    let server = server_that(ADDRESS, hold);
+    let site = "admission = { slo = \"60s\" }\n";
+    let load = ", transport = \"rdma\"";
+    let text = configuration(server, site, agent.address, &master, load);
+    let [one, other] = folders.map(|folder| FrontEnd::start(&folder, &text));
+    eventually("one front-end's requests are the other's view", || {
+        for front_end in [&one, &other] {
+            is_read_over_rdma(front_end);
+            eventually("both know of each other", || {
+                (front_end.api("/api/status")["front_ends"] == 2).then_some(())
+            });
+        }
+        agent.signal("STOP");
+        let requests = [(); HELD].map(|()| request(one.address));
+        let held = sees(&one, &other, |slots| slots >= HELD as f64);
+        drop(requests);
+        let seen = held && sees(&one, &other, |slots| slots < HELD as f64);
+        agent.signal("CONT");
+        seen.then_some(())
+    });
+}
+
+/// Whether the slots that all front-ends hold become so in the other one's eyes, before either loses its connection: it
+/// cannot be made anew while the agent stands still.
+fn sees(one: &FrontEnd, other: &FrontEnd, wanted: impl Fn(f64) -> bool) -> bool {
+    eventually("the slots are seen, or a connection is lost", || {
+        let slots = other.metric("tidegate_node_slots{");
+        let is_lost = |it| !node(it)["reads"]["no_rdma"].is_null();
+        let is_seen = slots.is_some_and(&wanted);
+        (is_seen || is_lost(one) || is_lost(other)).then_some(is_seen)
+    })
+}
+
+/// A request whose answer does not come.
+fn request(at: SocketAddr) -> TcpStream {
+    let mut stream = TcpStream::connect(at).unwrap();
+    let text = "GET /hold HTTP/1.1\r\nHost: shop.example\r\n\r\n";
+    stream.write_all(text.as_bytes()).unwrap();
+    stream
+}
+
+/// Answers what asks whether it is there, and nothing else.
+fn hold(mut stream: TcpStream) -> Option<()> {
+    let mut reader = BufReader::new(stream.try_clone().ok()?);
+    while head(&mut reader)?.starts_with("HEAD") {
+        let answer = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+        stream.write_all(answer.as_bytes()).ok()?;
+    }
+    reader.read_to_end(&mut Vec::new()).ok().map(drop)
 }

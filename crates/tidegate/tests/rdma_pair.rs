@@ -26,7 +26,7 @@ use support::{Agent, FrontEnd, eventually, folder, master_key, node_key, tidegat
 
 /// The node's address; not set where there is no second machine.
 const NODE: &str = "TIDEGATE_PAIR_NODE";
-/// The node's interface, which is shut to pull the cable.
+/// The interface that is shut at the node to pull the cable; not set: no cable is pulled.
 const INTERFACE: &str = "TIDEGATE_PAIR_INTERFACE";
 const ORDERS_PORT: u16 = 9900;
 const AGENT_PORT: u16 = 9901;
@@ -176,7 +176,6 @@ fn new_records(node: &Value) -> u64 {
 }
 
 #[test]
-#[expect(clippy::print_stdout, reason = "what was seen is the test's result")]
 fn loads_are_read_from_the_other_machine() {
     let Some(address) = node() else { return };
     let node = Node { address };
@@ -210,7 +209,11 @@ fn loads_are_read_from_the_other_machine() {
     );
     println!("{RECORDS} records were READ while the agent stood still, without a tick of its CPU");
 
-    for _ in 0..2 {
+    let pulls = match std::env::var_os(INTERFACE) {
+        Some(_) => 2,
+        None => 0,
+    };
+    for _ in 0..pulls {
         is_read_over_rdma(&front_end);
         node.order("pull");
         eventually("the load is unknown, and not over RDMA", || {
@@ -222,7 +225,9 @@ fn loads_are_read_from_the_other_machine() {
     }
     let answer = front_end.get("shop.example", "/");
     assert_eq!((answer.status, answer.body.as_str()), (200, "n1"));
-    println!("the load was unknown while the cable was out, and known over RDMA once it was back");
+    println!(
+        "the cable was pulled {pulls} times: the load was unknown, and known over RDMA once it was back"
+    );
 }
 
 /// Whether records came in as long as the agent stood still. It must not have run.

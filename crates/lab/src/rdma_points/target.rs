@@ -67,13 +67,14 @@ impl Connect for Plain {
     fn connect(
         &mut self,
         request: &Request,
+        source: IpAddr,
         offer: &[u8; CONNECT_BYTES],
         grant: &mut [u8; CONNECT_BYTES],
         now: Timestamp,
-    ) -> Status {
-        let status = self.0.connect(request, offer, grant, now);
+    ) -> Option<Status> {
+        let status = self.0.connect(request, source, offer, grant, now);
         match Grant::decode(grant) {
-            Ok(mut plain) if status == Status::Done => {
+            Ok(mut plain) if status == Some(Status::Done) => {
                 plain.lines_split = false;
                 plain.words = None;
                 plain.encode(grant);

@@ -12,8 +12,8 @@ use std::net::IpAddr;
 use libbpf_rs::{MapCore as _, MapFlags};
 
 use super::KernelError;
-use super::hook::Interface;
 use super::object::{Programs, refused};
+use crate::interface::Interface;
 use crate::region::RegionError;
 
 /// Most addresses on the list.

@@ -48,8 +48,8 @@ use object::Symbols;
 use object::{PerCpu, Programs, Setting, refused};
 use words::CARRY_OUT;
 
+pub use crate::interface::Interface;
 pub use cost::{Cost, Costs};
-pub use hook::Interface;
 pub use map::{PublishedRecord, SlowHalf};
 pub use pins::{Installed, show, uninstall};
 pub use scope::KernelScope;

@@ -19,9 +19,10 @@ use rustix::mount::MountFlags;
 use tidegate_core::load::Rung;
 
 use super::cost::Cost;
-use super::hook::{Hook, Interface};
+use super::hook::Hook;
 use super::object::{listen, refused};
 use super::{KernelError, KernelOptions, KernelResponder, map};
+use crate::interface::Interface;
 use crate::udp::ResponderStats;
 
 /// Where the BPF file system is.

@@ -240,7 +240,8 @@ pub(super) struct PortAttributes {
     pub(super) local_id: u16,
     _before_link: [u8; 10],
     pub(super) link: u8,
-    _behind: [u8; 5],
+    pub(super) flags: u8,
+    _behind: [u8; 4],
 }
 
 /// What a device is like.
@@ -267,6 +268,8 @@ pub(super) const KIND_RELIABLE: c_int = 2;
 pub(super) const GID_INFINIBAND: u32 = 0;
 pub(super) const GID_ROCE_V2: u32 = 2;
 pub(super) const LINK_INFINIBAND: u8 = 1;
+/// A port whose every route has to name the peer's GID.
+pub(super) const PORT_NEEDS_GLOBAL: u8 = 1;
 pub(super) const PORT_ACTIVE: c_uint = 4;
 /// A device without atomics.
 pub(super) const ATOMICS_NONE: c_uint = 0;
@@ -330,7 +333,7 @@ layout! {
     SendRequest { next 8, pieces 16, pieces_count 24, operation 28, flags 32, remote 40, } 128
     Remote { address 0, key_or_compare 8, swap 16, key 24, } 32
     WorkCompletion { status 8, operation 12, vendor_error 16, bytes 20, } 48
-    PortAttributes { state 0, mtu 8, gids 12, local_id 34, link 46, } 52
+    PortAttributes { state 0, mtu 8, gids 12, local_id 34, link 46, flags 47, } 52
     DeviceAttributes { vendor 96, queue_pairs_max 108, reads_in_max 144, reads_out_max 156, atomics 164, ports 227, } 232
 }
 
@@ -509,6 +512,10 @@ mod tests {
             "struct ibv_port_attr, link_layer",
             offset_of!(PortAttributes, link),
         ),
+        (
+            "struct ibv_port_attr, flags",
+            offset_of!(PortAttributes, flags),
+        ),
         ("struct ibv_ah_attr, dlid", offset_of!(Route, local_id)),
         (
             "struct ibv_device_attr, vendor_id",
@@ -550,6 +557,7 @@ mod tests {
         ("IBV_QPT_RC", KIND_RELIABLE as usize),
         ("IBV_GID_TYPE_IB", GID_INFINIBAND as usize),
         ("IBV_GID_TYPE_ROCE_V2", GID_ROCE_V2 as usize),
+        ("IBV_QPF_GRH_REQUIRED", PORT_NEEDS_GLOBAL as usize),
         ("IBV_LINK_LAYER_INFINIBAND", LINK_INFINIBAND as usize),
         ("IBV_PORT_ACTIVE", PORT_ACTIVE as usize),
         ("IBV_ATOMIC_NONE", ATOMICS_NONE as usize),

@@ -15,14 +15,14 @@ use std::sync::Arc;
 
 use super::abi::{
     ATOMICS_NONE, Context, Device, DeviceAttributes, GID_INFINIBAND, GID_ROCE_V2, Gid, GidEntry,
-    LINK_INFINIBAND, PORT_ACTIVE, PortAttributes, ProtectionDomain,
+    LINK_INFINIBAND, PORT_ACTIVE, PORT_NEEDS_GLOBAL, PortAttributes, ProtectionDomain,
 };
 use super::fabric::{Fabric, Place, PortAddresses};
 use super::library::{Library, last, library};
 use crate::region::RegionError;
 
-/// Lines of a device's table of addresses that are looked at.
-const GIDS_MAX: usize = 256;
+/// Lines of a device's table of addresses that are looked at; the kernel gives all or none.
+const GIDS_MAX: usize = 65_536;
 /// Makers of devices whose work the kernel does with its CPUs: rxe and siw.
 const VENDORS_IN_SOFTWARE: [u32; 2] = [0x00ff_ffff, 0x0062_6d74];
 /// Reads and atomics of one queue pair that are under way at once: what one read of a region posts.
@@ -102,7 +102,8 @@ impl RdmaDevice {
             library,
             context: context.ok_or_else(|| last("open an RDMA device"))?,
         };
-        let (attributes, places) = (open.attributes()?, open.places()?);
+        let attributes = open.attributes()?;
+        let places = open.places(attributes.ports)?;
         let places = places.into_iter().filter(|it| fits(it.address, wanted));
         for place in places {
             let port = open.port(place.port)?;
@@ -228,11 +229,11 @@ impl Opened {
     }
 
     /// Where it is reached: its addresses of RoCE v2, and those of its ports on InfiniBand.
-    fn places(&self) -> Result<Vec<Place>, RegionError> {
-        let entries = self.gids()?;
-        let mut ports = PortAddresses::default();
+    fn places(&self, ports: u8) -> Result<Vec<Place>, RegionError> {
+        let entries = self.gids(ports)?;
+        let mut addresses = PortAddresses::default();
         if entries.iter().any(|it| it.kind == GID_INFINIBAND) {
-            ports = PortAddresses::of_host().map_err(RegionError::io("list interfaces"))?;
+            addresses = PortAddresses::of_host().map_err(RegionError::io("list interfaces"))?;
         }
         let mut places = Vec::new();
         for GidEntry {
@@ -256,11 +257,14 @@ impl Opened {
             match kind {
                 GID_ROCE_V2 => places.push(place(address_of(gid), Fabric::Ethernet)),
                 GID_INFINIBAND => {
-                    let PortAttributes { link, local_id, .. } = self.port(port)?;
-                    // Older kernels name the first version of RoCE so too.
-                    if link == LINK_INFINIBAND {
-                        let fabric = Fabric::InfiniBand { local_id };
-                        places.extend(ports.with(gid).map(|it| place(it, fabric)));
+                    let of_port = self.port(port)?;
+                    let fabric = Fabric::InfiniBand {
+                        local_id: of_port.local_id,
+                        needs_global: of_port.flags & PORT_NEEDS_GLOBAL != 0,
+                    };
+                    // Older kernels name the first version of RoCE so too. Without a number no subnet manager has seen it.
+                    if of_port.link == LINK_INFINIBAND && of_port.local_id != 0 {
+                        places.extend(addresses.with(gid).map(|it| place(it, fabric)));
                     }
                 }
                 _ => {}
@@ -269,9 +273,13 @@ impl Opened {
         Ok(places)
     }
 
-    /// Its table of addresses.
-    fn gids(&self) -> Result<Vec<GidEntry>, RegionError> {
-        let mut entries = vec![GidEntry::default(); GIDS_MAX];
+    /// The table of addresses of so many ports.
+    fn gids(&self, ports: u8) -> Result<Vec<GidEntry>, RegionError> {
+        let mut room = 0;
+        for port in 1..=ports {
+            room += usize::try_from(self.port(port)?.gids).unwrap_or_default();
+        }
+        let mut entries = vec![GidEntry::default(); room.min(GIDS_MAX)];
         // SAFETY: an open device, and room for so many entries of this size.
         let count = unsafe {
             (self.library.query_gids)(
@@ -367,7 +375,8 @@ fn report(
         library,
         context: context.ok_or_else(|| last("open an RDMA device"))?,
     };
-    let (attributes, places) = (open.attributes()?, open.places()?);
+    let attributes = open.attributes()?;
+    let places = open.places(attributes.ports)?;
     let limits = Limits::of(&attributes);
     let port = |number| {
         let port = open.port(number)?;
@@ -405,7 +414,9 @@ impl Devices {
         let list = NonNull::new(unsafe { (library.device_list)(&raw mut count) });
         let list = list.ok_or_else(|| {
             let error = std::io::Error::last_os_error();
-            RegionError::NoDevice(format!("the kernel has no verbs ({error})"))
+            RegionError::NoDevice(format!(
+                "the kernel has no verbs ({error}): modprobe ib_uverbs, or the card's driver"
+            ))
         })?;
         let count = usize::try_from(count).unwrap_or_default();
         Ok(Self {

@@ -10,16 +10,18 @@
 //! 16 of the GID. A port without such an interface is not used.
 //!
 //! Within a subnet alone: the LID of a router to another one would have to be asked of the subnet manager (IBA-2020
-//! §15.2.5.16). The first partition of the port's table is used, which is the default one.
+//! §15.2.5.16), and so would the service level where a fabric routes by it. The first partition of the port's table is used,
+//! which is the default one by convention: interfaces of other partitions are passed over.
 //!
-//! Failure case: a subnet manager that gives a port another LID. What is connected fails, and what connects anew opens the
+//! Failure case: two fabrics whose subnets have the same prefix, the one that is there from the start: a LID of one is a
+//! stranger's in the other. READs fail, and loads go over UDP. A subnet manager that gives a port another LID. What is connected fails, and what connects anew opens the
 //! device anew. It was never tried with a fabric of InfiniBand: what is pure is tested here.
 
 use std::net::IpAddr;
 
 use super::abi::{Gid, GlobalRoute, Route};
 use super::queue::Endpoint;
-use crate::kernel::Interface;
+use crate::interface::Interface;
 
 /// Routers that a frame may cross.
 const HOPS_MAX: u8 = 64;
@@ -29,6 +31,8 @@ pub(super) const LOCAL_ID_MAX: u16 = 0xbfff;
 const INTERFACES: &str = "/sys/class/net";
 /// An interface's type, as the kernel numbers it (ARPHRD_INFINIBAND).
 const TYPE_INFINIBAND: &str = "32";
+/// The default partition, but for its highest bit, of which one of two that speak must have it set.
+const DEFAULT_PARTITION: u16 = 0x7fff;
 /// Bytes of an interface's hardware address on InfiniBand, and of the GID at its end.
 const HARDWARE_BYTES: usize = 20;
 const GID_BYTES: usize = 16;
@@ -39,7 +43,7 @@ const SUBNET_BYTES: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fabric {
     Ethernet,
-    InfiniBand { local_id: u16 },
+    InfiniBand { local_id: u16, needs_global: bool },
 }
 
 /// Where a device is reached.
@@ -67,7 +71,7 @@ impl Place {
     pub(super) fn local_id(&self) -> u16 {
         match self.fabric {
             Fabric::Ethernet => 0,
-            Fabric::InfiniBand { local_id } => local_id,
+            Fabric::InfiniBand { local_id, .. } => local_id,
         }
     }
 
@@ -77,14 +81,15 @@ impl Place {
             port: self.port,
             ..Route::default()
         };
+        let global = GlobalRoute {
+            destination: Gid(peer.gid),
+            source_index: self.index,
+            hops_max: HOPS_MAX,
+            ..GlobalRoute::default()
+        };
         match (self.fabric, peer.local_id) {
             (Fabric::Ethernet, 0) => Ok(Route {
-                global: GlobalRoute {
-                    destination: Gid(peer.gid),
-                    source_index: self.index,
-                    hops_max: HOPS_MAX,
-                    ..GlobalRoute::default()
-                },
+                global,
                 is_global: 1,
                 ..route
             }),
@@ -94,7 +99,13 @@ impl Place {
             {
                 Err(NoWay::Subnet)
             }
-            (Fabric::InfiniBand { .. }, local_id) => Ok(Route { local_id, ..route }),
+            // Ports of virtual machines say that they need both.
+            (Fabric::InfiniBand { needs_global, .. }, local_id) => Ok(Route {
+                local_id,
+                global,
+                is_global: needs_global.into(),
+                ..route
+            }),
         }
     }
 }
@@ -117,7 +128,10 @@ impl PortAddresses {
         let known = interfaces.iter().filter_map(|interface| {
             let shown = |file| shown(&interface.name, file);
             let is_infiniband = shown("type")?.trim() == TYPE_INFINIBAND;
-            let hardware = is_infiniband.then(|| shown("address")).flatten()?;
+            // A bond has none.
+            let is_default = shown("pkey").is_none_or(|it| is_default(it.trim()));
+            let hardware = (is_infiniband && is_default).then(|| shown("address"));
+            let hardware = hardware.flatten()?;
             let gid = gid_at_end(hardware.trim())?;
             Some(interface.addresses.iter().map(move |it| (gid, *it)))
         });
@@ -129,6 +143,13 @@ impl PortAddresses {
         let of_port = self.0.iter().filter(move |it| it.0 == gid);
         of_port.map(|it| it.1)
     }
+}
+
+/// Whether this is the default partition, `0xffff` or `0x7fff`.
+fn is_default(partition: &str) -> bool {
+    let number = partition.strip_prefix("0x");
+    let number = number.and_then(|it| u16::from_str_radix(it, 16).ok());
+    number.is_some_and(|it| it & DEFAULT_PARTITION == DEFAULT_PARTITION)
 }
 
 /// The GID at the end of a hardware address, which is 20 bytes in hexadecimal with colons between.
@@ -148,6 +169,11 @@ mod tests {
         0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0xec, 0x0d, 0x9a, 0x03, 0, 0x12, 0x34, 0x56,
     ];
     const HARDWARE: &str = "00:00:10:29:fe:80:00:00:00:00:00:00:ec:0d:9a:03:00:12:34:56";
+
+    const INFINIBAND: Fabric = Fabric::InfiniBand {
+        local_id: 7,
+        needs_global: false,
+    };
 
     fn place(fabric: Fabric) -> Place {
         Place {
@@ -181,9 +207,16 @@ mod tests {
         assert_eq!((global.destination.0, global.source_index), (there.gid, 3));
         assert_eq!(global.hops_max, HOPS_MAX);
 
-        let infiniband = place(Fabric::InfiniBand { local_id: 7 });
+        let infiniband = place(INFINIBAND);
         let route = infiniband.route(&peer(9, 0)).unwrap();
         assert_eq!((route.is_global, route.local_id, route.port), (0, 9, 2));
+        let virtual_port = Fabric::InfiniBand {
+            local_id: 7,
+            needs_global: true,
+        };
+        let route = place(virtual_port).route(&peer(9, 0)).unwrap();
+        assert_eq!((route.is_global, route.local_id), (1, 9));
+        assert_eq!(route.global.destination.0, there.gid);
         assert_eq!(
             (infiniband.local_id(), place(Fabric::Ethernet).local_id()),
             (7, 0)
@@ -192,7 +225,7 @@ mod tests {
 
     #[test]
     fn there_is_no_way_to_another_fabric_or_subnet() {
-        let infiniband = place(Fabric::InfiniBand { local_id: 7 });
+        let infiniband = place(INFINIBAND);
         let no_way = |from: Place, to| from.route(&to).err();
         assert_eq!(no_way(infiniband, peer(0, 0)), Some(NoWay::Fabric));
         assert_eq!(no_way(infiniband, peer(9, 1)), Some(NoWay::Subnet));
@@ -205,11 +238,12 @@ mod tests {
     #[test]
     fn an_interface_of_infiniband_says_whose_addresses_it_has() {
         let all = [
-            ("eth0", "1", "52:54:00:12:34:56".to_owned()),
-            ("ib0", "32", HARDWARE.to_owned()),
-            ("ib1", "32", HARDWARE.replace("56", "57")),
-            ("bond0", "32", HARDWARE.to_owned()),
-            ("short", "32", "fe:80".to_owned()),
+            ("eth0", "1", None, "52:54:00:12:34:56".to_owned()),
+            ("ib0", "32", Some("0xffff"), HARDWARE.to_owned()),
+            ("ib1", "32", Some("0x7fff"), HARDWARE.replace("56", "57")),
+            ("bond0", "32", None, HARDWARE.to_owned()),
+            ("ib0.8001", "32", Some("0x8001"), HARDWARE.to_owned()),
+            ("short", "32", None, "fe:80".to_owned()),
         ];
         let interfaces: Vec<_> = (1..)
             .zip(&all)
@@ -225,9 +259,10 @@ mod tests {
             }])
             .collect();
         let found = PortAddresses::of(&interfaces, |interface, file| {
-            let (_, kind, hardware) = all.iter().find(|it| it.0 == interface)?;
+            let (_, kind, partition, hardware) = all.iter().find(|it| it.0 == interface)?;
             Some(match file {
                 "type" => format!("{kind}\n"),
+                "pkey" => format!("{}\n", (*partition)?),
                 _ => format!("{hardware}\n"),
             })
         });

@@ -5,6 +5,7 @@
 //!
 //! Failure case: a link of which any request has failed is of no more use, and is dropped.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,9 +13,10 @@ use tidegate_core::load::WordOp;
 use tidegate_core::record::{LINE_BYTES, RECORD_BYTES_MAX};
 use tidegate_core::time::Timestamp;
 
+use super::RdmaDevice;
 use super::exchange::Grant;
 use super::memory::{Registered, RemoteMemory};
-use super::queue::{Completions, Operation, PeerMay, Posted, QueueFailure, QueuePair};
+use super::queue::{Completions, Endpoint, Operation, PeerMay, Posted, QueueFailure, QueuePair};
 use crate::memory::random;
 use crate::region::RegionError;
 use crate::udp::wire::CONNECT_BYTES;
@@ -58,6 +60,7 @@ impl Link {
         pair.endpoint().encode(&mut offer);
         let granted = wire.connect_rdma(&offer)?;
         let grant = decode(&granted.grant)?;
+        is_of(&grant.endpoint, wire.node_address()?, completions.device())?;
         pair.meet(&grant.endpoint)?;
         pair.ask(wait)?;
         let link = Self {
@@ -239,6 +242,22 @@ impl Standing {
 }
 
 fn decode(grant: &[u8; CONNECT_BYTES]) -> Result<Grant, RegionError> {
-    let grant = Grant::decode(grant).map_err(std::io::Error::other);
-    grant.map_err(RegionError::io("read what the node grants"))
+    Grant::decode(grant).map_err(|why| RegionError::Grant(why.to_string()))
+}
+
+/// Whether the node's end is one of that node: on Ethernet its card has the address that was asked. A node could have this
+/// host's card speak to others else.
+fn is_of(node: &Endpoint, asked: IpAddr, device: &RdmaDevice) -> Result<(), RegionError> {
+    let elsewhere = |ip: IpAddr| {
+        let text = format!("its card is at {ip}, and {asked} was asked: let it listen there");
+        RegionError::Grant(text)
+    };
+    match node.ip() {
+        Some(ip) if ip != asked.to_canonical() => Err(elsewhere(ip)),
+        Some(_) | None => {
+            let way = device.place().route(node);
+            way.map(drop)
+                .map_err(|why| RegionError::Grant(why.to_string()))
+        }
+    }
 }

@@ -19,6 +19,7 @@
 //! | `link` | a front-end's end of a connection |
 //! | [`exchange`] | what both sides say to be connected, and nothing but the bytes |
 //! | [`node`](RdmaNode) | the node's side: registers two regions, keeps queue pairs |
+//! | `maker` | makes the node's queue pairs, on a thread of its own |
 //! | `table` | which queue pair goes when there are too many |
 //! | `words` | the node's own way to words that its card serves |
 //! | `mailbox` | one atomic at a time on that way |
@@ -42,6 +43,7 @@ mod fabric;
 mod library;
 mod link;
 mod mailbox;
+mod maker;
 mod memory;
 mod node;
 mod queue;
@@ -51,6 +53,7 @@ mod words;
 
 pub use device::{RdmaDevice, RdmaDeviceFound, RdmaDeviceReport, RdmaPortReport};
 pub(crate) use link::{Link, Standing};
+pub use maker::RdmaRefusals;
 pub use memory::RemoteMemory;
 pub use node::{RdmaDemand, RdmaNode, RdmaNodeOptions};
 pub use queue::Endpoint;

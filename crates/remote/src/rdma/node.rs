@@ -1,8 +1,11 @@
 //! The node's side: registers the record area and, if they are given to it, the words; connects front-ends.
 //!
 //! Everything is registered once, when it starts, with the rights that it keeps. A queue pair is made for each front-end
-//! that connects, up to [`RdmaNodeOptions::queue_pairs_max`]; which one goes then is the business of `table`. No thread of
-//! this process has a part in a READ or an atomic: they go on while it stands still, and end when it ends.
+//! that connects, up to [`RdmaNodeOptions::queue_pairs_max`], by `maker`; which one goes then is the business of `table`. No
+//! thread of this process has a part in a READ or an atomic: they go on while it stands still, and end when it ends.
+//!
+//! **What is offered may be hostile**, though it comes with the node's key. On Ethernet a front-end's card must have the
+//! address that its datagram came from: else one front-end could have the node's card speak to others.
 //!
 //! **User level and kernel level.** The record area is that of a [`RegionMemory`], which an agent writes, or a map that
 //! the kernel's programs write: then not even the record's making needs a process (ULM and KLM in KLM-2005).
@@ -22,11 +25,12 @@ use tidegate_core::time::Timestamp;
 
 use super::RdmaDevice;
 use super::exchange::Grant;
+use super::maker::{Made, Maker, RdmaRefusals};
 use super::memory::Registered;
-use super::queue::{Completions, Endpoint, PeerMay, QueuePair};
+use super::queue::{Completions, Endpoint, PeerMay};
 use super::table::{Admitted, Offer, Table};
 use super::words::{CardOptions, CardWords};
-use crate::memory::{RegionMemory, WORDS_BYTES, WORDS_PAGE, random};
+use crate::memory::{RegionMemory, WORDS_BYTES, WORDS_PAGE};
 use crate::region::{Refusal, RegionError};
 use crate::udp::Connect;
 use crate::udp::wire::{CONNECT_BYTES, Request, Status};
@@ -46,7 +50,7 @@ pub struct RdmaNodeOptions {
     pub words: bool,
     /// How long this process waits for the card when it changes a word.
     pub words_wait: Duration,
-    /// Whether what waits for the card then has real-time priority where permitted.
+    /// Whether what waits for the card then, and what connects front-ends, has real-time priority where permitted.
     pub realtime: bool,
 }
 
@@ -88,8 +92,9 @@ impl RdmaDemand {
 /// The node's side. Queue pairs are destroyed and memory is given back when it is dropped.
 pub struct RdmaNode {
     // In the order in which they must go.
-    table: Table<QueuePair>,
-    completions: Arc<Completions>,
+    table: Table<Made>,
+    maker: Maker,
+    refusals: RdmaRefusals,
     records: Registered,
     words: Option<Registered>,
     device: Arc<RdmaDevice>,
@@ -134,9 +139,17 @@ impl RdmaNode {
             true => Some(give_words(&device, memory, options)?),
             false => None,
         };
+        let may = match &words {
+            Some(_) => PeerMay::ReadAndChangeWords,
+            None => PeerMay::Read,
+        };
+        let completions = Arc::new(Completions::new(&device, 1)?);
+        let refusals = RdmaRefusals::default();
+        let maker = Maker::start(completions, may, options.realtime, refusals.clone())?;
         Ok(Self {
             table: Table::new(options.queue_pairs_max),
-            completions: Arc::new(Completions::new(&device, 1)?),
+            maker,
+            refusals,
             records,
             words,
             device,
@@ -154,24 +167,16 @@ impl RdmaNode {
         self.demand.clone()
     }
 
-    /// Makes a queue pair that answers this peer.
-    fn make(&self, peer: &Endpoint) -> Result<QueuePair, Status> {
-        let may = match &self.words {
-            Some(_) => PeerMay::ReadAndChangeWords,
-            None => PeerMay::Read,
-        };
-        let made = random().and_then(|it| QueuePair::new(&self.completions, may, it as u32));
-        let mut pair = made.map_err(|_| Status::NoQueuePair)?;
-        // The kernel looks for a way to the peer's address, which may not be there.
-        pair.meet(peer).map_err(|_| Status::BadOffer)?;
-        Ok(pair)
+    /// Why offers are refused, to be asked from elsewhere.
+    pub fn refusals(&self) -> RdmaRefusals {
+        self.refusals.clone()
     }
 
-    fn grant(&self, pair: &QueuePair) -> Grant {
+    fn grant(&self, endpoint: Endpoint) -> Grant {
         let mut generation = [0; 8];
         self.records.copy(GENERATION_AT, &mut generation);
         Grant {
-            endpoint: pair.endpoint(),
+            endpoint,
             records: self.records.remote(),
             words: self.words.as_ref().map(Registered::remote),
             generation: u64::from_le_bytes(generation),
@@ -206,33 +211,40 @@ impl Connect for RdmaNode {
     fn connect(
         &mut self,
         request: &Request,
+        source: IpAddr,
         offer: &[u8; CONNECT_BYTES],
         grant: &mut [u8; CONNECT_BYTES],
         now: Timestamp,
-    ) -> Status {
+    ) -> Option<Status> {
         let Ok(peer) = Endpoint::decode(offer) else {
-            return Status::BadOffer;
+            return Some(Status::BadOffer);
         };
+        if peer.ip().is_some_and(|ip| ip != source.to_canonical()) {
+            return Some(Status::NoWay);
+        }
         let offer = Offer {
             initiator: request.initiator,
             sequence: request.sequence,
             bytes: offer,
         };
         match self.table.admit(offer, now) {
-            Admitted::Stale => return Status::Stale,
-            Admitted::Full => return Status::NoQueuePair,
+            Admitted::Stale => return Some(Status::Stale),
+            Admitted::Full => return Some(Status::NoQueuePair),
             Admitted::Known => {}
-            Admitted::Make => match self.make(&peer) {
-                Ok(pair) => self.table.keep(offer, pair, now),
-                Err(status) => return status,
+            Admitted::Make => match self.maker.make(peer) {
+                Some(made) => self.table.keep(offer, made, now),
+                None => return Some(Status::NoQueuePair),
             },
         }
-        match self.table.of(offer.initiator) {
-            Some(pair) => self.grant(pair).encode(grant),
-            None => return Status::NoQueuePair,
+        let made = self.table.of(offer.initiator);
+        match made.map(Made::endpoint) {
+            Some(Some(Ok(endpoint))) => self.grant(endpoint).encode(grant),
+            Some(Some(Err(status))) => return Some(status),
+            Some(None) => return None,
+            None => return Some(Status::NoQueuePair),
         }
         self.demand.note(now);
-        Status::Done
+        Some(Status::Done)
     }
 }
 

@@ -19,6 +19,7 @@
 //! see `region`.
 
 use std::ffi::{c_int, c_uint};
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
@@ -67,6 +68,13 @@ pub struct Endpoint {
     pub mtu: u8,
     /// Number of the device's port in its subnet of InfiniBand; 0 on Ethernet.
     pub local_id: u16,
+}
+
+impl Endpoint {
+    /// Its IP address; none on InfiniBand, where the number in the subnet is its address.
+    pub(super) fn ip(&self) -> Option<IpAddr> {
+        (self.local_id == 0).then(|| IpAddr::from(self.gid).to_canonical())
+    }
 }
 
 /// What the peer may do with a queue pair.

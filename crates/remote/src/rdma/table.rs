@@ -68,9 +68,12 @@ impl<C> Table<C> {
     }
 
     /// The queue pair of an initiator.
-    pub(super) fn of(&self, initiator: u64) -> Option<&C> {
-        let of = |it: &&Entry<C>| it.initiator == initiator;
-        self.entries.iter().find(of).map(|it| &it.connection)
+    pub(super) fn of(&mut self, initiator: u64) -> Option<&mut C> {
+        let of = |it: &&mut Entry<C>| it.initiator == initiator;
+        self.entries
+            .iter_mut()
+            .find(of)
+            .map(|it| &mut it.connection)
     }
 
     /// Decides, and makes room where that takes it.
@@ -172,7 +175,8 @@ mod tests {
         assert_eq!(table.len(), 0);
         table.keep(offer(7, 11, 1), 70, at(1));
         assert_eq!(table.admit(offer(7, 12, 1), at(1)), Admitted::Known);
-        assert_eq!((table.of(7), table.of(8)), (Some(&70), None));
+        assert_eq!(table.of(7), Some(&mut 70));
+        assert_eq!(table.of(8), None);
     }
 
     #[test]

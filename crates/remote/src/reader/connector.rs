@@ -51,6 +51,8 @@ pub(super) enum Order {
         ticket: u64,
         node: NodeId,
         address: SocketAddr,
+        /// That of the node's reads: it counts front-ends by these.
+        initiator: u64,
         key: Key,
     },
     /// Destroy a link, which is used no more, and why.
@@ -179,8 +181,9 @@ impl Connecting {
                     ticket,
                     node,
                     address,
+                    initiator,
                     key,
-                }) => self.connect(ticket, node, address, key),
+                }) => self.connect(ticket, node, address, initiator, key),
                 Ok(Order::Drop {
                     ticket,
                     node,
@@ -200,8 +203,15 @@ impl Connecting {
         }
     }
 
-    fn connect(&mut self, ticket: u64, node: NodeId, address: SocketAddr, key: Key) {
-        let outcome = match self.try_connect(ticket, address, key) {
+    fn connect(
+        &mut self,
+        ticket: u64,
+        node: NodeId,
+        address: SocketAddr,
+        initiator: u64,
+        key: Key,
+    ) {
+        let outcome = match self.try_connect(ticket, address, initiator, key) {
             Ok(link) => {
                 self.shared.nodes[node.index()].rdma_lacks(None);
                 Connected::Stands(Box::new(link))
@@ -220,6 +230,7 @@ impl Connecting {
         &mut self,
         ticket: u64,
         address: SocketAddr,
+        initiator: u64,
         key: Key,
     ) -> Result<Link, RegionError> {
         if self.used.len() >= PAIRS_MAX {
@@ -227,7 +238,7 @@ impl Connecting {
                 "{PAIRS_MAX} nodes are read over RDMA already"
             )));
         }
-        let mut wire = UdpRegion::connect(address, key, GRANT)?;
+        let mut wire = UdpRegion::connect(address, key, GRANT)?.with_initiator(initiator);
         let own = wire.local_address()?;
         let completions = self.lane(own)?;
         let connected = Link::connect(&completions, &mut wire, self.wait);

@@ -1,7 +1,8 @@
 //! How many front-ends read the same nodes, from what each node counted.
 //!
 //! ```text
-//! counted(node) = the most that the node named within the last second or two
+//! counted(node) = the most that the node named within the last second or two; where it is read over RDMA, and
+//!                 its agent names none because it stands still, what it named last
 //! estimate      = the middle of counted over the nodes that answered (of two, the smaller),
 //!                 at most 1024
 //! ```
@@ -11,7 +12,7 @@
 //! lie; the largest of all was whatever one captured node liked to say.
 //!
 //! Failure case: a single node is believed, whatever it says, up to the bound; of two, one can make
-//! the estimate smaller.
+//! the estimate smaller. A front-end that ends while an agent stands still is counted until that goes on.
 
 use std::time::Duration;
 
@@ -28,12 +29,20 @@ pub(super) struct Counted {
     window: u64,
     now: u32,
     last: u32,
+    named: u32,
 }
 
 impl Counted {
     pub(super) fn note(&mut self, value: u32, now: Timestamp) {
         self.turn(now);
+        self.named = value;
         self.now = self.now.max(value);
+    }
+
+    /// The node is read, by what names no number: the last one still holds.
+    pub(super) fn still(&mut self, now: Timestamp) {
+        self.turn(now);
+        self.now = self.now.max(self.named);
     }
 
     /// Zero if it has not answered.
@@ -108,5 +117,20 @@ mod tests {
         assert_eq!(counted.current(at(2_999)), 3);
         assert_eq!(counted.current(at(3_000)), 2);
         assert_eq!(counted.current(at(4_000)), 0);
+    }
+
+    #[test]
+    fn what_a_node_counted_last_holds_while_it_is_read_without_its_agent() {
+        let at = |millis: u64| Timestamp::from_nanos(millis * 1_000_000);
+        let mut counted = Counted::default();
+        counted.still(at(500));
+        assert_eq!(counted.current(at(500)), 0, "none was named yet");
+        counted.note(3, at(1_000));
+        counted.note(2, at(1_500));
+        for second in 2..20 {
+            counted.still(at(second * 1_000));
+        }
+        assert_eq!(counted.current(at(19_999)), 2);
+        assert_eq!(counted.current(at(21_000)), 0);
     }
 }

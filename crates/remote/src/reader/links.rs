@@ -218,6 +218,7 @@ impl Worker {
         let Some(path) = node.udp_mut() else { return };
         path.rdma.ticket = ticket;
         let key = path.keys.current();
+        let peer = self.peers.get(path.peer);
         let ordered = self
             .links
             .connector
@@ -227,7 +228,8 @@ impl Worker {
                 it.order(Order::Connect {
                     ticket,
                     node: id,
-                    address: self.peers.get(path.peer).address,
+                    address: peer.address,
+                    initiator: peer.initiator,
                     key: self.keys[key].clone(),
                 })
             });
@@ -512,6 +514,9 @@ impl Worker {
             }
             Ok(()) => {
                 self.for_those_of(index, |worker, index| {
+                    if let Some(node) = &mut worker.nodes[index] {
+                        node.front_ends.still(received_at);
+                    }
                     worker.take_in_one_sided(index, &lines, (sent_at, received_at));
                 });
                 self.judge_link(index);

@@ -261,7 +261,9 @@ fn fault(error: &RegionError) -> ReadFault {
         RegionError::Timeout { .. } => ReadFault::Timeout,
         RegionError::WrongKey { .. } => ReadFault::WrongKey,
         RegionError::Refused(_) | RegionError::Restarted => ReadFault::Refused,
-        RegionError::Record(_) | RegionError::NotRegion(_) => ReadFault::Record,
+        RegionError::Record(_) | RegionError::NotRegion(_) | RegionError::Grant(_) => {
+            ReadFault::Record
+        }
         RegionError::Untrusted { .. } => ReadFault::Untrusted,
         RegionError::Io { error, .. } if error.kind() == io::ErrorKind::PermissionDenied => {
             ReadFault::Denied

@@ -665,6 +665,8 @@ impl Worker {
             | Status::NoQueuePair
             | Status::WordsElsewhere
             | Status::BadOffer
+            | Status::NoWay
+            | Status::CardFault
             | Status::Other(_) => {
                 shared.faults(ReadFault::Refused, 1);
             }

@@ -25,7 +25,10 @@ use crate::memory::{WORDS, random};
 use crate::region::{Read, Refusal, Region, RegionError, check_lines};
 
 /// Most tries of one exchange.
-const TRIES_MAX: usize = 16;
+const TRIES_MAX: u32 = 16;
+/// Between two copies of an offer to connect over RDMA, and most of them.
+const COPY_EVERY: Duration = Duration::from_millis(40);
+const COPIES_MAX: u32 = 1024;
 /// Datagrams that a try still looks at when its time is over: an answer that had come by then is found,
 /// and a stream of others holds it up no longer.
 const LATE_MAX: usize = 64;
@@ -131,9 +134,28 @@ impl UdpRegion {
         })
     }
 
+    /// As another one's, which reads and makes no atomics by this handle: the node counts both as one front-end.
+    #[must_use]
+    pub(crate) fn with_initiator(self, initiator: u64) -> Self {
+        Self { initiator, ..self }
+    }
+
     /// Sends the request until an answer comes, which is left in `self.message`.
-    fn exchange(&mut self, mut request: Request, body: &[u8]) -> Result<Answer, RegionError> {
-        let tries = (self.options.tries as usize).clamp(1, TRIES_MAX);
+    fn exchange(&mut self, request: Request, body: &[u8]) -> Result<Answer, RegionError> {
+        let options = UdpOptions {
+            tries: self.options.tries.clamp(1, TRIES_MAX),
+            ..self.options
+        };
+        self.exchange_with(request, body, options)
+    }
+
+    fn exchange_with(
+        &mut self,
+        mut request: Request,
+        body: &[u8],
+        options: UdpOptions,
+    ) -> Result<Answer, RegionError> {
+        let tries = options.tries as usize;
         let mut sent = Vec::with_capacity(tries);
         let mut troubles = Troubles::default();
         for _ in 0..tries {
@@ -143,7 +165,7 @@ impl UdpRegion {
             if let Err(error) = self.send(&request, body) {
                 troubles.refused = Some(error);
             }
-            let deadline = now + self.options.wait;
+            let deadline = now + options.wait;
             let mut late = 0;
             while late < LATE_MAX
                 && let Some(length) = self.receive(deadline, &mut troubles.refused)?
@@ -244,7 +266,8 @@ impl UdpRegion {
         let mut renewals = 0;
         loop {
             let request = self.offer();
-            let Answer { reply, .. } = self.exchange(request, offer)?;
+            let copies = copies(self.options);
+            let Answer { reply, .. } = self.exchange_with(request, offer, copies)?;
             let refusal = match reply.status {
                 Status::Done => return Ok(self.granted(reply)),
                 Status::TooOld => Refusal::TooOld,
@@ -255,13 +278,15 @@ impl UdpRegion {
                 }
                 Status::NoDevice => return Err(RegionError::Refused(Refusal::NoDevice)),
                 Status::NoQueuePair => return Err(RegionError::Refused(Refusal::NoQueuePair)),
+                Status::NoWay => return Err(RegionError::Refused(Refusal::NoWay)),
+                Status::CardFault => return Err(RegionError::Refused(Refusal::CardFault)),
+                Status::BadOffer => return Err(RegionError::Refused(Refusal::BadOffer)),
                 Status::NoWord
                 | Status::Epoch
                 | Status::Full
                 | Status::Absent
                 | Status::Torn
                 | Status::WordsElsewhere
-                | Status::BadOffer
                 | Status::Other(_) => {
                     let number = reply.status.number();
                     return Err(RegionError::Refused(Refusal::Other(number)));
@@ -312,6 +337,14 @@ impl UdpRegion {
     /// The node's clock as far as known, ns.
     pub(crate) fn node_clock(&self, now: Timestamp) -> u64 {
         self.sequences.node_clock(now)
+    }
+
+    /// The node's address.
+    pub(crate) fn node_address(&self) -> Result<std::net::IpAddr, RegionError> {
+        let node = self.socket.peer_addr();
+        Ok(node
+            .map_err(RegionError::io("look at a socket's peer"))?
+            .ip())
     }
 
     /// The address of this host from which the node is reached.
@@ -365,6 +398,17 @@ impl UdpRegion {
     }
 }
 
+/// As long a wait for a grant, in copies that are near each other: a node takes an offer up while it waits for the next one.
+fn copies(options: UdpOptions) -> UdpOptions {
+    let whole = options.wait * options.tries.clamp(1, TRIES_MAX);
+    let wait = COPY_EVERY.min(options.wait).max(Duration::from_millis(1));
+    let copies = whole.div_duration_f64(wait).ceil() as u32;
+    UdpOptions {
+        wait,
+        tries: copies.clamp(1, COPIES_MAX),
+    }
+}
+
 impl Region for UdpRegion {
     fn read(&mut self, lines: usize) -> Result<Read, RegionError> {
         let lines = check_lines(lines)?;
@@ -393,6 +437,8 @@ impl Region for UdpRegion {
             | Status::NoQueuePair
             | Status::WordsElsewhere
             | Status::BadOffer
+            | Status::NoWay
+            | Status::CardFault
             | Status::Other(_) => {
                 let number = answer.reply.status.number();
                 return Err(RegionError::Refused(Refusal::Other(number)));
@@ -451,6 +497,26 @@ mod tests {
         };
         let address = node.local_addr().unwrap();
         (UdpRegion::connect(address, key(), options).unwrap(), node)
+    }
+
+    #[test]
+    fn copies_of_an_offer_are_near_each_other_and_take_as_long_as_the_wait() {
+        for (wait_ms, tries, copies_ms, copies) in [
+            (5, 3, 5, 3),
+            (40, 4, 40, 4),
+            (300, 1, 40, 8),
+            (10_000, 1, 40, 250),
+            (0, 0, 1, 1),
+            (3_600_000, 99, 40, 1024),
+        ] {
+            let options = UdpOptions {
+                wait: Duration::from_millis(wait_ms),
+                tries,
+            };
+            let found = super::copies(options);
+            let expected = (Duration::from_millis(copies_ms), copies);
+            assert_eq!((found.wait, found.tries), expected);
+        }
     }
 
     fn key() -> Key {

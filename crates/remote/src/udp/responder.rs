@@ -18,7 +18,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -85,15 +85,16 @@ pub trait Connect: fmt::Debug + Send {
     /// Takes an offer up, or has taken it up before; leaves the grant in `grant` if it says that it is done. The offer was
     /// made with one of the node's keys, and lately by the node's clock. Anything else that it says may be hostile.
     ///
-    /// It runs on the responder's thread, and all answers of the batch wait for it: some hundred microseconds, once for each
-    /// front-end.
+    /// It runs on the responder's thread, and all answers of the batch wait for it: a millisecond at most, once for each
+    /// front-end. Nothing: that is not done yet, and a copy of the offer will be answered.
     fn connect(
         &mut self,
         request: &Request,
+        source: IpAddr,
         offer: &[u8; CONNECT_BYTES],
         grant: &mut [u8; CONNECT_BYTES],
         now: Timestamp,
-    ) -> Status;
+    ) -> Option<Status>;
 }
 
 /// What a responder serves, and to which front-ends.

@@ -137,6 +137,8 @@ impl Sequences {
             | Status::NoDevice
             | Status::NoQueuePair
             | Status::BadOffer
+            | Status::NoWay
+            | Status::CardFault
             | Status::Other(_) => {
                 let number = reply.status.number();
                 Settled::Lost(RegionError::Refused(Refusal::Other(number)))

@@ -125,12 +125,16 @@ pub enum Status {
     WordsElsewhere,
     /// The offer is none that a node can take up. Not connected.
     BadOffer,
+    /// The node's card has no way to the front-end's. Not connected.
+    NoWay,
+    /// The node's card makes no queue pair. Not connected.
+    CardFault,
     /// One of a newer version.
     Other(u8),
 }
 
 impl Status {
-    const KNOWN: [Self; 13] = [
+    const KNOWN: [Self; 15] = [
         Self::Done,
         Self::NoWord,
         Self::Stale,
@@ -144,6 +148,8 @@ impl Status {
         Self::NoQueuePair,
         Self::WordsElsewhere,
         Self::BadOffer,
+        Self::NoWay,
+        Self::CardFault,
     ];
 
     /// As it stands in the answer.
@@ -162,6 +168,8 @@ impl Status {
             Self::NoQueuePair => 10,
             Self::WordsElsewhere => 11,
             Self::BadOffer => 12,
+            Self::NoWay => 13,
+            Self::CardFault => 14,
             Self::Other(number) => number,
         }
     }

@@ -7,17 +7,17 @@ mod processes;
 mod reading;
 mod words;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use tidegate_core::record::AGGREGATE_LINES;
 use tidegate_core::time::Timestamp;
 use tidegate_remote::rdma::exchange::Grant;
-use tidegate_remote::rdma::{RdmaNode, RdmaNodeOptions};
+use tidegate_remote::rdma::{Endpoint, RdmaNode, RdmaNodeOptions};
 use tidegate_remote::shm::ShmRegion;
-use tidegate_remote::udp::wire::{CONNECT_BYTES, Request, Status};
+use tidegate_remote::udp::wire::{CONNECT_BYTES, Request, Status, Verb};
 use tidegate_remote::udp::{Connect, Key, UdpRegion};
-use tidegate_remote::{Read, Refusal, Region, RegionError, RegionMemory};
+use tidegate_remote::{Read, Refusal, Region, RegionError, RegionMemory, clock};
 
 use crate::support::rdma::{CARD, RdmaServer, handle, has_device, options};
 use crate::support::{ANY_PORT, BadNetwork, IMPATIENT, Node, PATIENT, UdpNode, key, path, record};
@@ -41,12 +41,13 @@ impl Connect for Falsified {
     fn connect(
         &mut self,
         request: &Request,
+        source: IpAddr,
         offer: &[u8; CONNECT_BYTES],
         grant: &mut [u8; CONNECT_BYTES],
         now: Timestamp,
-    ) -> Status {
-        let status = self.node.connect(request, offer, grant, now);
-        if status == Status::Done {
+    ) -> Option<Status> {
+        let status = self.node.connect(request, source, offer, grant, now);
+        if status == Some(Status::Done) {
             let mut changed = Grant::decode(grant).unwrap();
             (self.change)(&mut changed);
             changed.encode(grant);
@@ -130,12 +131,67 @@ fn a_grant_that_no_node_makes_is_refused() {
     if !has_device() {
         return;
     }
-    let changes: [fn(&mut Grant); 2] = [|it| it.records.bytes = 0, |it| it.endpoint.mtu = 9];
-    for change in changes {
+    type Change = (fn(&mut Grant), &'static str);
+    let changes: [Change; 4] = [
+        (|it| it.records.bytes = 0, "no record area"),
+        (|it| it.endpoint.mtu = 9, "that no device gives"),
+        (|it| it.endpoint.gid[15] = 9, "its card is at 127.0.0.9"),
+        (|it| it.endpoint.local_id = 9, "on InfiniBand"),
+    ];
+    for (change, why) in changes {
         let node = falsified(change);
         let refused = handle(node.address(), PATIENT).read(1).unwrap_err();
-        assert!(matches!(refused, RegionError::Io { .. }), "{refused}");
+        assert!(matches!(refused, RegionError::Grant(_)), "{refused}");
+        assert!(refused.to_string().contains(why), "{refused}");
     }
+}
+
+#[test]
+fn a_front_end_to_whose_card_there_is_no_way_is_not_connected_and_the_node_says_why() {
+    if !has_device() {
+        return;
+    }
+    let memory = RegionMemory::anonymous().unwrap();
+    let mut node = RdmaNode::new(&memory, &options(true)).unwrap();
+    let refusals = node.refusals();
+    let good = Endpoint {
+        queue_pair: 17,
+        first_packet: 1,
+        gid: Ipv4Addr::LOCALHOST.to_ipv6_mapped().octets(),
+        mtu: 3,
+        local_id: 0,
+    };
+    let mut sequence = 0;
+    let mut connect = |source: [u8; 4], endpoint: Endpoint| {
+        let (mut offer, mut grant) = ([0; CONNECT_BYTES], [0; CONNECT_BYTES]);
+        endpoint.encode(&mut offer);
+        // Until it is known what has become of it.
+        loop {
+            sequence += 1;
+            let request = Request {
+                verb: Verb::Connect,
+                sequence,
+                ..Request::read(2, 7, 0)
+            };
+            let now = clock::now();
+            let status = node.connect(&request, source.into(), &offer, &mut grant, now);
+            if let Some(status) = status {
+                return status;
+            }
+        }
+    };
+    assert_eq!(connect([127, 0, 0, 1], good), Status::Done);
+    // Another host's card.
+    assert_eq!(connect([127, 0, 0, 2], good), Status::NoWay);
+    assert_eq!(refusals.take(), None);
+    let fabric = Endpoint {
+        local_id: 9,
+        ..good
+    };
+    assert_eq!(connect([127, 0, 0, 1], fabric), Status::NoWay);
+    let why = refusals.take().unwrap();
+    assert!(why.contains("one side is on InfiniBand"), "{why}");
+    assert_eq!(connect([127, 0, 0, 1], good), Status::Done);
 }
 
 #[test]

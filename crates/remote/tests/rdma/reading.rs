@@ -1,6 +1,6 @@
 //! The reader reads nodes over RDMA, and over UDP while that cannot be.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -163,13 +163,14 @@ impl Connect for Fickle {
     fn connect(
         &mut self,
         request: &Request,
+        source: IpAddr,
         offer: &[u8; CONNECT_BYTES],
         grant: &mut [u8; CONNECT_BYTES],
         now: Timestamp,
-    ) -> Status {
+    ) -> Option<Status> {
         match &mut *self.node.lock().unwrap() {
-            Some(node) => node.connect(request, offer, grant, now),
-            None => Status::NoDevice,
+            Some(node) => node.connect(request, source, offer, grant, now),
+            None => Some(Status::NoDevice),
         }
     }
 }
@@ -201,6 +202,8 @@ fn a_reader_reads_over_rdma_and_datagrams_only_renew_that() {
     assert!(u128::from(datagrams) <= elapsed.as_millis() / 500 + 2);
     // The node was reminded of it, or will be within half a second.
     until(|| node.responder().stats().connected > 2);
+    // And counts it once.
+    assert_eq!(node.responder().stats().readers, 1);
     assert_eq!(reader.one_sided(NODE), Some(OneSided::Stands));
 }
 

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use tidegate_core::record::{CpuLine, LoadRecord};
 use tidegate_remote::shm::ShmRegion;
+use tidegate_remote::udp::wire::Verb;
 use tidegate_remote::udp::{Key, Responder, ResponderOptions, UdpOptions, UdpRegion};
 use tidegate_remote::{Region, RegionMemory};
 
@@ -223,26 +224,38 @@ impl Drop for BadNetwork {
     }
 }
 
-/// Carries one exchange at a time: request twice, both answers back or neither.
+/// Where a request says what it wants.
+const VERB_AT: usize = 5;
+/// Wait for the answer to an offer, shorter than that of its sender.
+const OFFER_WAIT: Duration = Duration::from_millis(20);
+
+/// Carries one exchange at a time: request twice, both answers back or neither. An offer to connect that is being taken up
+/// has none.
 fn carry(front: &UdpSocket, node: SocketAddr, stop: &AtomicBool) {
     let back = UdpSocket::bind(ANY_PORT).unwrap();
     back.connect(node).unwrap();
     front
         .set_read_timeout(Some(Duration::from_millis(20)))
         .unwrap();
-    back.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut bytes = [0; 2048];
     let mut lost = false;
     while !stop.load(Ordering::Acquire) {
         let Ok((length, from)) = front.recv_from(&mut bytes) else {
             continue;
         };
+        let is_offer = bytes[VERB_AT] == Verb::Connect as u8;
+        let wait = if is_offer { OFFER_WAIT } else { PATIENCE };
+        back.set_read_timeout(Some(wait)).unwrap();
         for _ in 0..2 {
             back.send(&bytes[..length]).unwrap();
         }
         lost = !lost;
         for _ in 0..2 {
-            let length = back.recv(&mut bytes).expect("an answer to each request");
+            let length = match back.recv(&mut bytes) {
+                Ok(length) => length,
+                Err(_) if is_offer => break,
+                Err(error) => panic!("an answer to each request: {error}"),
+            };
             if !lost {
                 front.send_to(&bytes[..length], from).unwrap();
             }

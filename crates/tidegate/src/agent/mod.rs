@@ -265,6 +265,7 @@ fn run(args: AgentArgs, output: Output) -> Result<(), Failure> {
             }
             let status = agent.status();
             alerts.look(&status, &names, output);
+            alerts.look_at_rdma(&agent, output);
             if !status.running {
                 return Err(Failure::Failed("a thread of the agent has ended".into()));
             }
@@ -526,9 +527,22 @@ impl Alert {
 struct Alerts {
     strangers: Alert,
     flood: Alert,
+    refusals: Alert,
+    refused: u64,
 }
 
 impl Alerts {
+    fn look_at_rdma(&mut self, agent: &AgentHandle, output: Output) {
+        let why = agent.rdma_refusal();
+        self.refused += u64::from(why.is_some());
+        if self.refusals.look(self.refused)
+            && let Some(why) = why
+        {
+            let text = format!("a front-end is not connected over RDMA: {why}");
+            output.event("rdma", &text);
+        }
+    }
+
     fn look(&mut self, status: &AgentStatus, names: &[&str], output: Output) {
         if self.strangers.look(with_unknown_keys(&status.responder)) {
             output.event("wrong_key", &wrong_key(names));

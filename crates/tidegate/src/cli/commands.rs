@@ -22,7 +22,7 @@ use crate::config::{Config, FrontEnd, NodeSource, print};
 use crate::culprits;
 use crate::demo;
 use crate::discovery;
-use crate::doctor::{self, acme_note, log_note, rdma_note, state_note};
+use crate::doctor::{self, acme_note, log_note, rdma_notes, state_note};
 use crate::failure::Failure;
 use crate::models::{Overridden, Reloaded, Status, Upgraded, Why};
 use crate::output::Output;
@@ -119,7 +119,7 @@ fn check(file: &Path, output: Output) -> Result<(), Failure> {
     notes.extend(state_note(&config, file));
     notes.extend(acme_note(&config, file));
     notes.extend(log_note(&config)?);
-    notes.extend(rdma_note(&config));
+    notes.extend(rdma_notes(&config));
     let value = json!({
         "ok": true, "sites": sites, "nodes": nodes, "sources": sources, "agent": agent, "notes": notes
     });

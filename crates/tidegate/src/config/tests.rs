@@ -465,6 +465,12 @@ fn words_over_rdma_take_a_record_over_rdma() {
     let agent = |keys| with(keys).unwrap().agent.unwrap();
     assert!(!agent("rdma = true").rdma_words);
     assert!(agent("rdma = true\nrdma_words = true").rdma_words);
+    let rungs = |rungs| format!("rdma = true\nrdma_words = true\nrungs = [{rungs}]");
+    let refused = with(&rungs("\"xdp_native\", \"tc\"")).unwrap_err();
+    let wanted = "`rdma_words` leaves none of these rungs";
+    assert!(refused.contains(wanted), "{refused}");
+    assert!(refused.contains("test.toml:5"), "{refused}");
+    assert!(with(&rungs("\"tc\", \"agent\"")).is_ok());
     let refused = with("rdma_words = true").unwrap_err();
     let wanted = "`rdma_words` needs `rdma = true`";
     assert!(refused.contains(wanted), "{refused}");

@@ -23,7 +23,7 @@ use tidegate_core::topology::discovered::can_serve;
 use tidegate_core::topology::routes::{RouteError, Routes};
 use tidegate_core::topology::{ClusterSpec, NodeSpec, SiteId, SiteSpec};
 use tidegate_core::units::format_duration;
-use tidegate_node::{AgentConfig, MovesConfig, RUNGS};
+use tidegate_node::{AgentConfig, MovesConfig, PACKET_RUNGS, RUNGS};
 use tidegate_proxy::{ForwardedConfig, Ports, SiteConfig, TraceSampling};
 use tidegate_remote::udp::Network;
 use tidegate_remote::udp::key_file::{KeyFile, Master, NAME_MAX, NodeKey, is_name};
@@ -172,6 +172,15 @@ impl Checker<'_> {
             let label = "nothing is served over RDMA here";
             self.problem(file.rdma_words.place(), message.to_owned(), label);
         }
+        let rungs = self.rungs(&file.rungs.value);
+        if file.rdma_words.value
+            && let Some(rungs) = &rungs
+            && rungs.iter().all(|it| PACKET_RUNGS.contains(it))
+        {
+            let message = "`rdma_words` leaves none of these rungs";
+            let label = "the kernel answers on them and keeps words of its own: add `kernel_record` or `agent`";
+            self.problem(file.rungs.place(), message.to_owned(), label);
+        }
         let moves = file.moves.value.as_ref();
         let moves = moves.map(|it| self.agent_moves(it, keys.as_deref()));
         Some(AgentConfig {
@@ -183,7 +192,7 @@ impl Checker<'_> {
             watch: file.watch.iter().map(|name| name.value.clone()).collect(),
             realtime: file.realtime.value,
             realtime_share: file.realtime_share.value,
-            rungs: self.rungs(&file.rungs.value)?,
+            rungs: rungs?,
             allow: self.networks(&file.allow.value)?,
             rdma: file
                 .rdma

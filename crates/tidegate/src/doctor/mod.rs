@@ -45,7 +45,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 pub(crate) use folders::{acme_note, log_note, state_note};
 use machine::Machine;
-pub(crate) use rdma::note as rdma_note;
+pub(crate) use rdma::notes as rdma_notes;
 
 /// What helps where nodes do not come.
 const SOURCE_REMEDY: &str =

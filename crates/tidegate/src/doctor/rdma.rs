@@ -4,18 +4,20 @@ use std::path::PathBuf;
 
 use rustix::fs::{Access, access};
 use rustix::process::{Resource, getrlimit};
-use tidegate_node::AgentConfig;
+use tidegate_node::{AgentConfig, rdma_address};
 use tidegate_remote::RegionError;
 use tidegate_remote::privilege::CapabilitySet;
 use tidegate_remote::rdma::{RdmaDevice, RdmaDeviceFound, RdmaDeviceReport};
 
-use super::Diagnosis;
 use super::machine::Machine;
+use super::{Diagnosis, Level};
 use crate::config::{Config, FrontEnd};
 
 const CHECK: &str = "rdma";
-/// Memory that a queue pair locks with its buffer: what a card of mlx5 takes, rounded up.
-const LOCKED_PER_PAIR: u64 = 64 * 1024;
+/// Memory that a node's queue pair locks: what a card of mlx5 takes, rounded up.
+const LOCKED_BY_NODE: u64 = 64 * 1024;
+/// And a front-end's, which is smaller, with its buffer.
+const LOCKED_BY_FRONT_END: u64 = 16 * 1024;
 /// Where devices are opened.
 const FOLDER: &str = "/dev/infiniband";
 
@@ -57,26 +59,51 @@ pub(super) fn examine(
     let asked = front_end.map_or(0, |it| {
         it.reads.iter().filter(|read| read.wants_rdma()).count()
     });
-    of(&Facts::of_system(machine), served + asked)
+    let mut all = of(&Facts::of_system(machine), &Pairs { served, asked });
+    let is_none = |it: &Diagnosis| it.level != Level::Ok;
+    // Where there is none at all that is said already.
+    if !all.iter().any(is_none)
+        && let Some(why) = agent.and_then(lacking)
+    {
+        all.push(Diagnosis::warn(
+            CHECK,
+            format!("`rdma` in [agent]: {why}"),
+            "let `listen` be an address of the card, or 0.0.0.0",
+        ));
+    }
+    all
+}
+
+/// Why an agent that is to serve RDMA cannot.
+fn lacking(agent: &AgentConfig) -> Option<RegionError> {
+    agent.rdma?;
+    RdmaDevice::open(rdma_address(agent.listen)).err()
 }
 
 /// That RDMA is asked for which this host does not have, for `tidegate check`.
-pub(crate) fn note(config: &Config) -> Option<String> {
+pub(crate) fn notes(config: &Config) -> Vec<String> {
     let reads = config.front_end.iter().flat_map(|it| &it.reads);
     let nodes = reads.filter(|read| read.wants_rdma()).count();
-    let serves = config.agent.as_ref().is_some_and(|it| it.rdma.is_some());
-    if nodes == 0 && !serves {
-        return None;
-    }
-    let why = RdmaDevice::open(None).err()?;
-    Some(match serves {
-        true => format!("`rdma` in [agent]: {why}; the agent serves UDP alone"),
-        false => format!("transport `rdma`: {why}; nodes are read over UDP, {nodes} of them"),
-    })
+    let of_agent = config.agent.as_ref().and_then(lacking);
+    let of_agent =
+        of_agent.map(|why| format!("`rdma` in [agent]: {why}; the agent serves UDP alone"));
+    let of_nodes = (nodes > 0).then(|| RdmaDevice::open(None).err()).flatten();
+    let of_nodes = of_nodes
+        .map(|why| format!("transport `rdma`: {why}; nodes are read over UDP, {nodes} of them"));
+    of_agent.into_iter().chain(of_nodes).collect()
 }
 
-/// What stands in the way of so many queue pairs that are asked for.
-fn of(facts: &Facts, pairs: usize) -> Vec<Diagnosis> {
+/// Queue pairs that are asked for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pairs {
+    /// By front-ends of this host's agent.
+    served: usize,
+    /// By this front-end of nodes.
+    asked: usize,
+}
+
+/// What stands in the way of these.
+fn of(facts: &Facts, pairs: &Pairs) -> Vec<Diagnosis> {
     let devices = match &facts.devices {
         Ok(devices) if !devices.is_empty() => devices,
         Ok(_) => return vec![none("the kernel knows no RDMA device", pairs)],
@@ -100,12 +127,12 @@ fn of(facts: &Facts, pairs: usize) -> Vec<Diagnosis> {
             "mode 0666, as the udev rules of rdma-core set it, or a group of this user's",
         ));
     }
-    all.extend(locked(facts, pairs.max(1)));
+    all.extend(locked(facts, pairs));
     all
 }
 
-fn none(why: &str, pairs: usize) -> Diagnosis {
-    match pairs {
+fn none(why: &str, pairs: &Pairs) -> Diagnosis {
+    match pairs.served + pairs.asked {
         0 => Diagnosis::ok(CHECK, format!("{why}; loads are read over UDP")),
         _ => Diagnosis::warn(
             CHECK,
@@ -149,12 +176,14 @@ fn of_device(device: &RdmaDeviceReport) -> Vec<Diagnosis> {
     ports.collect()
 }
 
-fn locked(facts: &Facts, pairs: usize) -> Option<Diagnosis> {
+fn locked(facts: &Facts, pairs: &Pairs) -> Option<Diagnosis> {
     let limit = facts.locked_max.filter(|_| !facts.may_lock)?;
-    let needed = pairs as u64 * LOCKED_PER_PAIR;
+    let Pairs { served, asked } = *pairs;
+    let needed = served as u64 * LOCKED_BY_NODE + asked as u64 * LOCKED_BY_FRONT_END;
     let text = format!(
-        "{} KiB may be locked in memory (ulimit -l); {pairs} queue pairs take up to {} KiB",
+        "{} KiB may be locked in memory by a process of this shell (ulimit -l; a unit has its own LimitMEMLOCK); {} queue pairs take up to {} KiB",
         limit / 1024,
+        served + asked,
         needed / 1024
     );
     Some(match limit >= needed {
@@ -171,8 +200,11 @@ fn locked(facts: &Facts, pairs: usize) -> Option<Diagnosis> {
 mod tests {
     use tidegate_remote::rdma::RdmaPortReport;
 
-    use super::super::Level;
     use super::*;
+
+    fn serving(served: usize) -> Pairs {
+        Pairs { served, asked: 0 }
+    }
 
     fn facts() -> Facts {
         let device = RdmaDeviceReport {
@@ -211,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_device_is_shown_with_its_port_and_its_address() {
-        let all = of(&facts(), 1);
+        let all = of(&facts(), &serving(1));
         assert_eq!(all.len(), 1, "{all:?}");
         assert_eq!(all[0].level, Level::Ok);
         assert_eq!(
@@ -223,7 +255,7 @@ mod tests {
     #[test]
     fn a_port_on_infiniband_is_shown_as_such_and_needs_an_interface_for_ip() {
         let fabric = change(|it| it.ports[0].is_infiniband = true);
-        let said = &of(&fabric, 1)[0].text;
+        let said = &of(&fabric, &serving(1))[0].text;
         assert!(
             said.ends_with("port 1 on InfiniBand, MTU 4096, 10.0.0.1"),
             "{said}"
@@ -232,7 +264,7 @@ mod tests {
             it.ports[0].is_infiniband = true;
             it.ports[0].addresses.clear();
         });
-        let found = &of(&bare, 1)[0];
+        let found = &of(&bare, &serving(1))[0];
         assert_eq!(found.level, Level::Warn);
         assert!(found.remedy.as_ref().unwrap().contains("ib_ipoib"));
     }
@@ -255,7 +287,7 @@ mod tests {
             (narrow, "1024 KiB may be locked"),
             (closed, "is closed to this user"),
         ] {
-            let all = of(&facts, 256);
+            let all = of(&facts, &serving(256));
             let found = all.iter().find(|it| it.text.contains(said)).unwrap();
             assert_eq!(found.level, Level::Warn, "{found:?}");
             assert!(found.remedy.is_some());
@@ -265,7 +297,7 @@ mod tests {
             may_lock: true,
             ..facts()
         };
-        assert_eq!(of(&privileged, 256).len(), 1);
+        assert_eq!(of(&privileged, &serving(256)).len(), 1);
     }
 
     #[test]
@@ -274,8 +306,8 @@ mod tests {
             devices: Err(RegionError::NoDevice("libibverbs.so.1 is missing".into())),
             ..facts()
         };
-        assert_eq!(of(&facts, 0)[0].level, Level::Ok);
-        let asked = &of(&facts, 1)[0];
+        assert_eq!(of(&facts, &serving(0))[0].level, Level::Ok);
+        let asked = &of(&facts, &serving(1))[0];
         assert_eq!(asked.level, Level::Warn);
         assert!(
             asked.text.contains("libibverbs.so.1 is missing"),

@@ -1,7 +1,7 @@
 //! The thread: takes datagrams, turns requests into answers, and carries atomics out.
 
 use std::io;
-use std::net::UdpSocket;
+use std::net::{IpAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -136,6 +136,7 @@ impl Server {
                     }
                     Err(Unanswered::Fault) => count(&self.counters.faults),
                     Err(Unanswered::Unexamined) => count(&self.counters.unexamined),
+                    Err(Unanswered::NotYet) => {}
                 }
             }
             let unsent = &self.counters.unsent;
@@ -218,7 +219,7 @@ impl Server {
                     true => self.readers.note(request.initiator, now),
                     false => self.readers.current(now),
                 };
-                let status = self.connect(&request, &offer, lines, now);
+                let status = self.connect(&request, source, &offer, lines, now)?;
                 let outcome = VerbOutcome { status, value: 0 };
                 (outcome, self.with_present(readers, now))
             }
@@ -305,15 +306,19 @@ impl Server {
     fn connect(
         &mut self,
         request: &Request,
+        source: IpAddr,
         offer: &[u8; CONNECT_BYTES],
         lines: &mut [u8],
         now: Timestamp,
-    ) -> Status {
+    ) -> Result<Status, Unanswered> {
         lines.fill(0);
         let status = match (&mut self.connect, lines.first_chunk_mut()) {
             (Some(connect), Some(grant)) => match refused_by_age(request.sequence, now) {
                 Some(status) => status,
-                None => connect.connect(request, offer, grant, now),
+                None => {
+                    let status = connect.connect(request, source, offer, grant, now);
+                    status.ok_or(Unanswered::NotYet)?
+                }
             },
             (None, _) | (_, None) => Status::NoDevice,
         };
@@ -321,7 +326,7 @@ impl Server {
             true => &self.counters.connected,
             false => &self.counters.refused,
         });
-        status
+        Ok(status)
     }
 
     /// Carries an atomic out, once, or has it done.
@@ -399,6 +404,8 @@ pub(super) enum Unanswered {
     Unexamined,
     /// The system, or the card that changes the words, did not do what it was asked for.
     Fault,
+    /// What it asks for is under way.
+    NotYet,
 }
 
 impl From<DropReason> for Unanswered {

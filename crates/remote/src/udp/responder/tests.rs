@@ -124,7 +124,9 @@ impl Bench {
         let examined = judged.iter().filter(|it| match it {
             Err(Unanswered::Dropped(reason)) => *reason == DropReason::Mac,
             Err(Unanswered::Unexamined) => false,
-            Ok(()) | Err(Unanswered::Fault) => panic!("a forged request is answered"),
+            Ok(()) | Err(Unanswered::Fault | Unanswered::NotYet) => {
+                panic!("a forged request is answered")
+            }
         });
         examined.count()
     }
