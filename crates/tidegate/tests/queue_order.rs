@@ -95,9 +95,13 @@ fn twelve_clients_of_two_workers_are_served_in_the_order_in_which_they_asked() {
         asked += 1;
         eventually("the front-end has it", || {
             let status = front_end.api("/api/status");
+            let count = |value: &serde_json::Value| value.as_u64().unwrap() as usize;
             let requests = &status["requests"];
-            let count = |name: &str| requests[name].as_u64().unwrap() as usize;
-            (count("completed") + count("in_flight") == asked).then_some(())
+            let in_flight = count(&requests["in_flight"]);
+            // In flight from its head on, which is before it has its turn among those that wait.
+            let waiting = in_flight.saturating_sub(CONNECTIONS);
+            let is_here = count(&requests["completed"]) + in_flight == asked;
+            (is_here && count(&status["sites"][0]["apart"]["queued"]) == waiting).then_some(())
         });
         asked - 1
     };
