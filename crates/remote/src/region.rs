@@ -209,9 +209,9 @@ pub enum RegionError {
     /// RDMA cannot be used here.
     #[error("no RDMA device: {0}")]
     NoDevice(String),
-    /// A node grants what cannot be used.
-    #[error("the node grants what cannot be used: {0}")]
-    Grant(String),
+    /// The other side's card cannot be used, by what that side says of it.
+    #[error("the other side's card cannot be used: {0}")]
+    Peer(String),
     /// The system refused.
     #[error("{what}: {error}")]
     Io {

@@ -19,11 +19,12 @@ mod support;
 
 use std::io::{BufReader, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::Value;
+use support::over_rdma::{configuration, doctor, is_read_over_rdma, new_records, node};
 use support::server::{head, server, server_that};
-use support::{Agent, FrontEnd, eventually, folder, master_key, node_key, tidegate};
+use support::{Agent, FrontEnd, eventually, folder, master_key, node_key};
 use tidegate_remote::rdma::RdmaDevice;
 
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -100,49 +101,8 @@ impl Cluster {
 
     /// What the doctor finds about RDMA: each level and text.
     fn doctor(&self) -> Vec<(String, String)> {
-        let mut command = tidegate();
-        let file = self.folder.join("tidegate.toml");
-        let ran = command.args(["doctor", "--json", "-c"]).arg(file).output();
-        let found: Value = serde_json::from_slice(&ran.unwrap().stdout).unwrap();
-        let text = |check: &Value, key: &str| check[key].as_str().unwrap_or_default().to_owned();
-        let all = found["checks"].as_array().unwrap().iter();
-        all.filter(|check| check["check"] == "rdma")
-            .map(|check| (text(check, "level"), text(check, "text")))
-            .collect()
+        doctor(&self.folder)
     }
-}
-
-/// What a front-end says of its node.
-fn node(front_end: &FrontEnd) -> Value {
-    front_end.api("/api/status")["sites"][0]["nodes"][0].clone()
-}
-
-/// Waits until its load is known over RDMA.
-#[track_caller]
-fn is_read_over_rdma(front_end: &FrontEnd) {
-    eventually("the load is known over RDMA", || {
-        let node = node(front_end);
-        let known = node["rung"] == "rdma" && node["load"]["fresh"] == true;
-        (known && node["reads"]["no_rdma"].is_null()).then_some(())
-    });
-}
-
-/// `site`: more lines of the site. A front-end that reads often, at the priority of all others: the machine may have one CPU.
-fn configuration(
-    server: SocketAddr,
-    site: &str,
-    agent: SocketAddr,
-    master: &Path,
-    load: &str,
-) -> String {
-    format!(
-        "[limits]\nconnections = 100\nworkers = 1\n\
-         [load]\nkey_file = \"{}\"\ninterval = \"20ms\"\npace = \"constant\"\nrealtime = false\n\
-         [[site]]\nname = \"shop\"\nhosts = [\"shop.example\"]\n{site}\
-         [[node]]\nname = \"n1\"\nsite = \"shop\"\naddress = \"{server}\"\n\
-         load = {{ address = \"{agent}\"{load} }}\n",
-        master.display()
-    )
 }
 
 fn is_said(said: &[(String, String)], kind: &str, part: &str) -> bool {
@@ -208,12 +168,6 @@ fn the_kernels_record_is_read_while_the_agent_stands_still() {
         seen.then_some(())
     });
     cluster.is_read_over_rdma();
-}
-
-/// Reads that have brought a record that was not known.
-fn new_records(node: &Value) -> u64 {
-    let count = |key: &str| node["reads"][key].as_u64().unwrap();
-    count("reads") - count("unchanged")
 }
 
 #[test]

@@ -16,13 +16,13 @@ mod support;
 
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use serde_json::Value;
+use support::over_rdma::{self, configuration, doctor, is_read_over_rdma, new_records};
 use support::server::server_at;
-use support::{Agent, FrontEnd, eventually, folder, master_key, node_key, tidegate};
+use support::{Agent, FrontEnd, eventually, folder, master_key, node_key};
+use tidegate_remote::clock;
 
 /// The node's address; not set where there is no second machine.
 const NODE: &str = "TIDEGATE_PAIR_NODE";
@@ -69,7 +69,10 @@ fn a_node_for_the_other_machine() {
                 agent.as_ref().unwrap().signal(name);
                 String::new()
             }
-            ("ticks", _) => ticks(agent.as_ref().unwrap().id()).to_string(),
+            ("cpu", _) => {
+                let used = clock::process_time(agent.as_ref().unwrap().id());
+                used.unwrap().as_nanos().to_string()
+            }
             ("pull" | "end", _) => String::new(),
             _ => panic!("no such order: {order}"),
         };
@@ -97,15 +100,6 @@ fn start(own: IpAddr, key: &str) -> Agent {
     );
     let kernel = "rdma = true\nrungs = [\"kernel_record\"]\n";
     Agent::start_at(&file, (own, AGENT_PORT).into(), kernel)
-}
-
-/// CPU that a process has taken so far, in the kernel's ticks.
-fn ticks(process: u32) -> u64 {
-    let text = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
-    // The name may have blanks; user and system time are the 12th and 13th after it.
-    let (_, fields) = text.rsplit_once(") ").unwrap();
-    let fields = fields.split(' ').skip(11).take(2);
-    fields.map(|it| it.parse::<u64>().unwrap()).sum()
 }
 
 fn pull() {
@@ -141,8 +135,9 @@ impl Node {
         said.trim_end().to_owned()
     }
 
-    fn ticks(&self) -> u64 {
-        self.order("ticks").parse().unwrap()
+    /// CPU that the agent has taken so far, ns.
+    fn cpu_ns(&self) -> u64 {
+        self.order("cpu").parse().unwrap()
     }
 }
 
@@ -157,24 +152,6 @@ impl Drop for Node {
     }
 }
 
-fn status(front_end: &FrontEnd) -> Value {
-    front_end.api("/api/status")["sites"][0]["nodes"][0].clone()
-}
-
-#[track_caller]
-fn is_read_over_rdma(front_end: &FrontEnd) {
-    eventually("the load is known over RDMA", || {
-        let node = status(front_end);
-        (node["rung"] == "rdma" && node["load"]["fresh"] == true).then_some(())
-    });
-}
-
-/// Reads that have brought a record that was not known.
-fn new_records(node: &Value) -> u64 {
-    let count = |key: &str| node["reads"][key].as_u64().unwrap();
-    count("reads") - count("unchanged")
-}
-
 #[test]
 fn loads_are_read_from_the_other_machine() {
     let Some(address) = node() else { return };
@@ -183,20 +160,18 @@ fn loads_are_read_from_the_other_machine() {
     let master = master_key(&folder);
     let key = std::fs::read_to_string(node_key(&master, "n1")).unwrap();
     let server = node.order(&format!("start {}", key.trim_end()));
-    let text = format!(
-        "[limits]\nconnections = 100\nworkers = 1\n\
-         [load]\nkey_file = \"{}\"\ninterval = \"20ms\"\npace = \"constant\"\nrealtime = false\n\
-         [[site]]\nname = \"shop\"\nhosts = [\"shop.example\"]\n\
-         [[node]]\nname = \"n1\"\nsite = \"shop\"\naddress = \"{server}\"\n\
-         load = {{ address = \"{address}:{AGENT_PORT}\", transport = \"rdma\" }}\n",
-        master.display()
-    );
+    let (server, agent) = (server.parse().unwrap(), (address, AGENT_PORT).into());
+    let load = ", transport = \"rdma\"";
+    let text = configuration(server, "", agent, &master, load);
     let front_end = FrontEnd::start(&folder, &text);
     is_read_over_rdma(&front_end);
     let answer = front_end.get("shop.example", "/");
     assert_eq!((answer.status, answer.body.as_str()), (200, "n1"));
     eventually("the doctor reads over RDMA", || {
-        is_read_by_doctor(&folder).then_some(())
+        let wanted = "the load of n1 is read over RDMA within";
+        let found = doctor(&folder);
+        let is_read = found.iter().any(|(_, text)| text.contains(wanted));
+        is_read.then_some(())
     });
 
     let undisturbed = (0..TRIES).any(|_| {
@@ -207,7 +182,7 @@ fn loads_are_read_from_the_other_machine() {
         undisturbed,
         "the connection was lost in each of {TRIES} tries"
     );
-    println!("{RECORDS} records were READ while the agent stood still, without a tick of its CPU");
+    println!("{RECORDS} records were READ while the agent stood still, without any of its CPU");
 
     let pulls = match std::env::var_os(INTERFACE) {
         Some(_) => 2,
@@ -217,7 +192,7 @@ fn loads_are_read_from_the_other_machine() {
         is_read_over_rdma(&front_end);
         node.order("pull");
         eventually("the load is unknown, and not over RDMA", || {
-            let node = status(&front_end);
+            let node = over_rdma::node(&front_end);
             let lost = node["reads"]["no_rdma"].is_string();
             (node["rung"] == "none" && node["load"]["fresh"] == false && lost).then_some(())
         });
@@ -233,25 +208,19 @@ fn loads_are_read_from_the_other_machine() {
 /// Whether records came in as long as the agent stood still. It must not have run.
 fn comes_in_while_the_agent_stands_still(front_end: &FrontEnd, node: &Node) -> bool {
     node.order("signal STOP");
-    let ticks = node.ticks();
-    let before = new_records(&status(front_end));
+    // The signal reaches its threads when they run next.
+    let used_ns = eventually("the agent stands still", || {
+        let used_ns = node.cpu_ns();
+        (node.cpu_ns() == used_ns).then_some(used_ns)
+    });
+    let before = new_records(&over_rdma::node(front_end));
     let seen = eventually("records come in, or the connection is lost", || {
-        let node = status(front_end);
+        let node = over_rdma::node(front_end);
         let is_lost = !node["reads"]["no_rdma"].is_null() || node["rung"] != "rdma";
         let is_enough = new_records(&node) >= before + RECORDS;
         (is_lost || is_enough).then_some(!is_lost)
     });
-    assert_eq!(node.ticks(), ticks, "the agent ran");
+    assert_eq!(node.cpu_ns(), used_ns, "the agent ran");
     node.order("signal CONT");
     seen
-}
-
-fn is_read_by_doctor(folder: &std::path::Path) -> bool {
-    let file: PathBuf = folder.join("tidegate.toml");
-    let mut command = tidegate();
-    let ran = command.args(["doctor", "--json", "-c"]).arg(file).output();
-    let found: Value = serde_json::from_slice(&ran.unwrap().stdout).unwrap();
-    let mut all = found["checks"].as_array().unwrap().iter();
-    let wanted = "the load of n1 is read over RDMA within";
-    all.any(|it| it["check"] == "rdma" && it["text"].as_str().unwrap().contains(wanted))
 }

@@ -13,7 +13,6 @@ use tidegate_core::load::WordOp;
 use tidegate_core::record::{LINE_BYTES, RECORD_BYTES_MAX};
 use tidegate_core::time::Timestamp;
 
-use super::RdmaDevice;
 use super::exchange::Grant;
 use super::memory::{Registered, RemoteMemory};
 use super::queue::{Completions, Endpoint, Operation, PeerMay, Posted, QueueFailure, QueuePair};
@@ -60,7 +59,7 @@ impl Link {
         pair.endpoint().encode(&mut offer);
         let granted = wire.connect_rdma(&offer)?;
         let grant = decode(&granted.grant)?;
-        is_of(&grant.endpoint, wire.node_address()?, completions.device())?;
+        check_address(&grant.endpoint, wire.node_address()?)?;
         pair.meet(&grant.endpoint)?;
         pair.ask(wait)?;
         let link = Self {
@@ -242,22 +241,15 @@ impl Standing {
 }
 
 fn decode(grant: &[u8; CONNECT_BYTES]) -> Result<Grant, RegionError> {
-    Grant::decode(grant).map_err(|why| RegionError::Grant(why.to_string()))
+    Grant::decode(grant).map_err(|why| RegionError::Peer(why.to_string()))
 }
 
-/// Whether the node's end is one of that node: on Ethernet its card has the address that was asked. A node could have this
-/// host's card speak to others else.
-fn is_of(node: &Endpoint, asked: IpAddr, device: &RdmaDevice) -> Result<(), RegionError> {
-    let elsewhere = |ip: IpAddr| {
-        let text = format!("its card is at {ip}, and {asked} was asked: let it listen there");
-        RegionError::Grant(text)
-    };
+/// On Ethernet a node's card has the address that was asked: a node could have this host's card speak to others else.
+fn check_address(node: &Endpoint, asked: IpAddr) -> Result<(), RegionError> {
     match node.ip() {
-        Some(ip) if ip != asked.to_canonical() => Err(elsewhere(ip)),
-        Some(_) | None => {
-            let way = device.place().route(node);
-            way.map(drop)
-                .map_err(|why| RegionError::Grant(why.to_string()))
-        }
+        Some(ip) if ip != asked.to_canonical() => Err(RegionError::Peer(format!(
+            "it is at {ip}, and {asked} was asked: let the agent listen there"
+        ))),
+        Some(_) | None => Ok(()),
     }
 }

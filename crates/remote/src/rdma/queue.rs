@@ -353,10 +353,9 @@ impl QueuePair {
 
     /// Connects it to this peer, which it answers from now on.
     pub(super) fn meet(&mut self, peer: &Endpoint) -> Result<(), RegionError> {
-        const WHAT: &str = "connect a queue pair";
         let device = self.device();
         let route = device.place().route(peer);
-        let route = route.map_err(|why| RegionError::io(WHAT)(std::io::Error::other(why)))?;
+        let route = route.map_err(|why| RegionError::Peer(why.to_string()))?;
         let attributes = abi::QueuePairAttributes {
             state: abi::STATE_RTR,
             path_mtu: peer.mtu.min(device.mtu()).into(),
@@ -374,7 +373,7 @@ impl QueuePair {
             | abi::SET_RECEIVE_SEQUENCE
             | abi::SET_READS_IN
             | abi::SET_NOT_READY_TIMER;
-        self.modify(WHAT, attributes, set)
+        self.modify("connect a queue pair", attributes, set)
     }
 
     /// Lets it ask its peer too; no answer within `wait` is a failure.

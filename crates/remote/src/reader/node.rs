@@ -261,7 +261,7 @@ fn fault(error: &RegionError) -> ReadFault {
         RegionError::Timeout { .. } => ReadFault::Timeout,
         RegionError::WrongKey { .. } => ReadFault::WrongKey,
         RegionError::Refused(_) | RegionError::Restarted => ReadFault::Refused,
-        RegionError::Record(_) | RegionError::NotRegion(_) | RegionError::Grant(_) => {
+        RegionError::Record(_) | RegionError::NotRegion(_) | RegionError::Peer(_) => {
             ReadFault::Record
         }
         RegionError::Untrusted { .. } => ReadFault::Untrusted,

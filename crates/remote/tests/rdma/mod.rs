@@ -135,13 +135,13 @@ fn a_grant_that_no_node_makes_is_refused() {
     let changes: [Change; 4] = [
         (|it| it.records.bytes = 0, "no record area"),
         (|it| it.endpoint.mtu = 9, "that no device gives"),
-        (|it| it.endpoint.gid[15] = 9, "its card is at 127.0.0.9"),
+        (|it| it.endpoint.gid[15] = 9, "it is at 127.0.0.9"),
         (|it| it.endpoint.local_id = 9, "on InfiniBand"),
     ];
     for (change, why) in changes {
         let node = falsified(change);
         let refused = handle(node.address(), PATIENT).read(1).unwrap_err();
-        assert!(matches!(refused, RegionError::Grant(_)), "{refused}");
+        assert!(matches!(refused, RegionError::Peer(_)), "{refused}");
         assert!(refused.to_string().contains(why), "{refused}");
     }
 }

@@ -81,6 +81,20 @@ pub(super) fn until_it_stands(reader: &ReaderHandle) {
     until(|| reader.one_sided(NODE) == Some(OneSided::Stands));
 }
 
+/// What is measured while a connection stands. Nothing is measured where it was lost meanwhile, as the emulated machine may
+/// stand still for longer than a READ is waited for: then again on the next one.
+fn while_it_stands<T>(reader: &ReaderHandle, mut measure: impl FnMut() -> Option<T>) -> T {
+    loop {
+        until_it_stands(reader);
+        until(|| status(reader).rung == Rung::Rdma);
+        if let Some(measured) = measure() {
+            return measured;
+        }
+        // Nothing else may have brought a record by datagram.
+        until(|| reader.one_sided(NODE) != Some(OneSided::Stands));
+    }
+}
+
 /// Why it does not go over RDMA, once that is known.
 fn reason(reader: &ReaderHandle) -> String {
     let mut text = None;
@@ -182,29 +196,27 @@ fn a_reader_reads_over_rdma_and_datagrams_only_renew_that() {
     }
     let (node, _publisher) = served();
     let reader = read(node.address(), PATIENT);
-    until_it_stands(&reader);
-    until(|| status(&reader).rung == Rung::Rdma);
-    let (before, datagrams) = (status(&reader).reads, node.responder().stats().reads);
-    let began = clock::now();
-    let mut last = status(&reader).progress_at;
-    let mut records = 0;
-    until(|| {
-        let status = status(&reader);
-        assert_eq!(status.rung, Rung::Rdma);
-        records += u64::from(status.progress_at > last);
-        last = last.max(status.progress_at);
-        status.reads - before >= READS && records > READS / 4
+    let (elapsed, datagrams) = while_it_stands(&reader, || {
+        let (before, datagrams) = (status(&reader).reads, node.responder().stats().reads);
+        let began = clock::now();
+        let mut last = status(&reader).progress_at;
+        let (mut records, mut stands) = (0, true);
+        until(|| {
+            let status = status(&reader);
+            stands = status.rung == Rung::Rdma;
+            records += u64::from(status.progress_at > last);
+            last = last.max(status.progress_at);
+            !stands || status.reads - before >= READS && records > READS / 4
+        });
+        let elapsed = clock::now().since(began);
+        stands.then(|| (elapsed, node.responder().stats().reads - datagrams))
     });
-    let elapsed = clock::now().since(began);
-    let datagrams = node.responder().stats().reads - datagrams;
-    let reads = status(&reader).reads - before;
-    println!("{reads} reads, {records} records seen, {datagrams} datagrams in {elapsed:?}");
+    println!("{datagrams} datagrams in {elapsed:?}");
     assert!(u128::from(datagrams) <= elapsed.as_millis() / 500 + 2);
     // The node was reminded of it, or will be within half a second.
     until(|| node.responder().stats().connected > 2);
     // And counts it once.
     assert_eq!(node.responder().stats().readers, 1);
-    assert_eq!(reader.one_sided(NODE), Some(OneSided::Stands));
 }
 
 #[test]
@@ -219,12 +231,18 @@ fn reads_over_rdma_that_take_longer_than_an_interval_are_waited_for() {
     let targets = vec![target(node.address())];
     reader.set_targets(targets, INTERVAL_MIN, None, 1).unwrap();
     until(|| reader.followed() == 1);
-    let datagrams = || node.responder().stats().reads;
-    let (before, datagrams_before) = (status(&reader).reads, datagrams());
-    until(|| status(&reader).reads - before >= READS);
+    let datagrams = while_it_stands(&reader, || {
+        let (before, datagrams) = (status(&reader).reads, node.responder().stats().reads);
+        let mut stands = true;
+        until(|| {
+            let status = status(&reader);
+            stands = status.rung == Rung::Rdma;
+            !stands || status.reads - before >= READS
+        });
+        stands.then(|| node.responder().stats().reads - datagrams)
+    });
     // With each datagram all that has come is taken in: it does not take that.
-    assert!(datagrams() - datagrams_before < READS / 2);
-    assert_eq!(reader.one_sided(NODE), Some(OneSided::Stands));
+    assert!(datagrams < READS / 2);
 }
 
 #[test]

@@ -193,7 +193,7 @@ fn of_load(name: &str, place: &str, read: Result<Answer, RegionError>) -> Diagno
         | RegionError::Foreign { .. }
         | RegionError::Owned(_)
         | RegionError::NoDevice(_)
-        | RegionError::Grant(_)
+        | RegionError::Peer(_)
         | RegionError::Io { .. } => {
             "start the agent there, with a key that is made for its name, of this version, and open its UDP port to this \
              host; until then own requests and latencies decide"

@@ -14,6 +14,7 @@ pub(crate) mod mirror;
 pub(crate) mod moving;
 pub(crate) mod name_server;
 pub(crate) mod orca;
+pub(crate) mod over_rdma;
 pub(crate) mod published;
 pub(crate) mod scene;
 pub(crate) mod server;
