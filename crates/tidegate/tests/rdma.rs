@@ -138,7 +138,11 @@ fn a_node_that_serves_udp_alone_is_read_so_with_a_reason_where_rdma_is_asked_for
     eventually("the node's refusal is shown", || {
         let node = cluster.node();
         let why = node["reads"]["no_rdma"].as_str()?.starts_with(refusal);
-        (why && node["rung"] != "rdma" && node["load"]["fresh"] == true).then_some(())
+        let notes = node["trouble"]["notes"].to_string();
+        let is_noted = notes.contains(&format!(
+            "its load is not read over RDMA, as it is to be: {refusal}"
+        ));
+        (why && is_noted && node["rung"] != "rdma" && node["load"]["fresh"] == true).then_some(())
     });
     eventually("the doctor warns", || {
         is_said(&cluster.doctor(), "warn", refusal).then_some(())

@@ -378,6 +378,10 @@ pub(super) fn node_status(
         .extend(moves.and_then(|it| it.failure(&node.name)));
     trouble.notes.extend(stays(plane, &node.name));
     trouble.notes.extend(weighed(plane, &node.name));
+    // A page of a thousand nodes has no room for what is wrong with none of them.
+    trouble
+        .notes
+        .extend(not_by_rdma(plane, id).filter(|_| is_all));
     NodeStatus {
         name: node.name.clone(),
         address: address.unwrap_or_default(),
@@ -423,6 +427,14 @@ fn stays(plane: &Plane, node: &str) -> Option<String> {
     let site = moved.load().get(node)?.clone();
     Some(format!(
         "it was moved to {site}, and stays: [reconfigure] is off"
+    ))
+}
+
+/// That datagrams stand in for RDMA at a node for which an operator has asked for it.
+fn not_by_rdma(plane: &Plane, id: NodeId) -> Option<String> {
+    let why = plane.reads.asked_rdma(id)?.err()?;
+    Some(format!(
+        "its load is not read over RDMA, as it is to be: {why}"
     ))
 }
 

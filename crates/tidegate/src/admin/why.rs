@@ -212,7 +212,8 @@ fn node_reasons(
             ),
         });
     }
-    reasons.push(load_reason(status));
+    let is_asked = plane.reads.asked_rdma(id).is_some();
+    reasons.push(load_reason(status, is_asked));
     reasons.extend(agents::reasons(&plane.shared.table, topology, id, status));
     let limit = plane.shared.table.limit(id, Rank::LOWEST);
     if limit.is_finite() {
@@ -236,7 +237,7 @@ fn node_reasons(
     reasons
 }
 
-fn load_reason(status: &NodeStatus) -> String {
+fn load_reason(status: &NodeStatus, has_note_of_rdma: bool) -> String {
     let trouble = || {
         let error = status
             .reads
@@ -245,7 +246,8 @@ fn load_reason(status: &NodeStatus) -> String {
         error.map_or(String::new(), |error| format!(" ({error})"))
     };
     // Datagrams serve as well: it is said where there is a load, and nothing worse.
-    let no_rdma = status.reads.as_ref().and_then(|it| it.no_rdma.as_ref());
+    let reads = status.reads.as_ref().filter(|_| !has_note_of_rdma);
+    let no_rdma = reads.and_then(|it| it.no_rdma.as_ref());
     let no_rdma = no_rdma.map_or(String::new(), |why| format!("; not over RDMA: {why}"));
     match (&status.load, &status.reads) {
         (Some(load), _) if load.fresh && status.agent.is_some() => format!(
