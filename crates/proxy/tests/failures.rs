@@ -5,7 +5,7 @@
 
 mod common;
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -459,6 +459,43 @@ fn an_answer_that_stands_still_is_cut() {
     client.reader.read_to_end(&mut rest).ok();
     assert_eq!(rest, b"abc");
     assert_eq!(bench.settled().reason(Reason::ResponseStalled), 1);
+}
+
+#[test]
+fn a_client_that_leaves_a_node_standing_still_in_the_middle_of_its_answer_was_failed_by_it() {
+    let lengths = [
+        ("content-length: 100\r\n\r\nabc", Reason::LeftStalled),
+        // A stream of events may rest.
+        (
+            "transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n",
+            Reason::ClientGone,
+        ),
+    ];
+    for (rest, reason) in lengths {
+        let node = Node::start(move |peer| {
+            peer.read_message();
+            peer.send(&format!("HTTP/1.1 200 OK\r\n{rest}"));
+            peer.read_message();
+        });
+        let bench = Bench::new(&[node.address]);
+        let mut client = bench.client();
+        common::ask(&mut client, "/");
+        assert_eq!(client.read_head().unwrap().status(), 200);
+        // Longer than the two seconds for which a node may stand still.
+        let patience = Some(Duration::from_millis(2500));
+        client.stream().set_read_timeout(patience).unwrap();
+        let waited = client.reader.read_to_end(&mut Vec::new()).unwrap_err();
+        assert_eq!(waited.kind(), ErrorKind::WouldBlock, "{rest:?}");
+        drop(client);
+        let seen = bench.settled();
+        assert_eq!(seen.reason(reason), 1, "{rest:?}");
+        let failures = bench.shared.table.outcomes(NodeId(0)).failures;
+        assert_eq!(
+            failures,
+            u64::from(reason == Reason::LeftStalled),
+            "{rest:?}"
+        );
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Health probes: does an ejected or silent node answer HTTP at all?
 //!
 //! Any response head is an answer, whatever its status: a probe asks whether a server is there,
-//! not whether `/` exists.
+//! not whether `/` exists. One that begins and does not end is none: so answers a server that hangs.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tidegate_core::director::probe_patience;
 use tidegate_core::topology::SiteSpec;
 use tidegate_proxy::{NodeTls, ProxyVersion, is_own_fault};
 use tidegate_remote::clock;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
@@ -22,6 +22,8 @@ use crate::reload::Reach;
 
 /// Probes and checks that wait to be sent; the director asks again for those beyond.
 pub(crate) const WAITING_MAX: usize = 256;
+/// Bytes of an answer's head that are read, behind its status.
+const HEAD_MAX: u64 = 64 * 1024;
 
 /// Begins to send probes and checks. Gives what becomes of the checks. Needs a runtime around it.
 pub(crate) fn start(asked: Receiver<Ask>, reach: Reach) -> Arc<Checks> {
@@ -126,6 +128,8 @@ async fn probe(
 struct Question {
     asks: Vec<u8>,
     begins: &'static [u8],
+    /// That is the begin of a head, which ends with an empty line.
+    has_head: bool,
 }
 
 impl Question {
@@ -133,6 +137,7 @@ impl Question {
     const CONNECTION: Self = Self {
         asks: Vec::new(),
         begins: &[],
+        has_head: false,
     };
 
     /// A response of HTTP/1, up to its status.
@@ -143,6 +148,7 @@ impl Question {
         Self {
             asks: request.into(),
             begins: b"HTTP/1.? ???",
+            has_head: true,
         }
     }
 
@@ -152,12 +158,13 @@ impl Question {
         Self {
             asks: [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", SETTINGS].concat(),
             begins: b"\0**\x04\0\0\0\0\0",
+            has_head: false,
         }
     }
 }
 
-/// Whether what comes back begins as an answer does. The rest may be malformed: that may be this
-/// one page's doing.
+/// Whether what comes back begins as an answer does, and its head ends: by an empty line, with the connection, or above
+/// [`HEAD_MAX`]. The rest may be malformed: that may be this one page's doing.
 async fn ask(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     question: &Question,
@@ -171,7 +178,23 @@ async fn ask(
         b'*' => true,
         wanted => byte == wanted,
     };
-    Ok(begin.iter().zip(question.begins).all(like))
+    if !begin.iter().zip(question.begins).all(like) {
+        return Ok(false);
+    }
+    if question.has_head {
+        end_of_head(stream).await;
+    }
+    Ok(true)
+}
+
+/// Reads on to the end of a head, or of the connection.
+async fn end_of_head(stream: impl AsyncRead + Unpin) {
+    let mut lines = BufReader::new(stream.take(HEAD_MAX)).split(b'\n');
+    while let Ok(Some(line)) = lines.next_segment().await {
+        if line.is_empty() || line == b"\r" {
+            break;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -240,6 +263,34 @@ mod tests {
         assert!(!answers(b"HTTP/1.1 "));
         assert!(!answers(b""));
         assert!(!answers(b"SSH-2.0-OpenSSH_9.2\r\n"));
+    }
+
+    #[test]
+    fn a_head_that_does_not_end_is_no_answer() {
+        testing::runtime().block_on(async {
+            for (head, expected) in [
+                ("HTTP/1.1 200 OK\r\nContent-Le", Probed::Unanswered),
+                ("HTTP/1.1 200\r\n\r\n", Probed::Answered),
+                ("HTTP/1.1 200 OK\ncontent-length: 5\n\n", Probed::Answered),
+            ] {
+                let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+                let address = listener.local_addr().unwrap();
+                // The connection stays open.
+                let server = async {
+                    let (mut stream, _) = listener.accept().await.unwrap();
+                    stream.write_all(head.as_bytes()).await.unwrap();
+                    stream
+                };
+                // It is over for the server that hangs alone.
+                let patience = match expected {
+                    Probed::Answered => Duration::from_secs(60),
+                    Probed::Unanswered | Probed::Unsent => Duration::from_millis(300),
+                };
+                let question = Question::http1("shop.example");
+                let asked = probe(address, (None, None), &question, patience);
+                assert_eq!(tokio::join!(asked, server).0, expected, "{head:?}");
+            }
+        });
     }
 
     #[test]

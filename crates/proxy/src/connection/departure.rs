@@ -13,8 +13,15 @@
 //! | is at a node, HTTP/1.0 | it is answered |
 //! | gets its answer, which had begun before the end | it has left, if nothing moves for a while: what is sent finds out otherwise |
 //! | gets its answer, which had not | it is answered |
+//!
+//! A client that leaves says nothing of the node, but where that has stood still in the middle of an answer of known length
+//! for as long as [`QUIET_TICKS`] by then: then it is the node that failed (`left_stalled`). An answer of unknown length may be a
+//! stream of events, and rest.
 
 use std::cell::Cell;
+
+use super::{ClientConnection, Phase};
+use crate::record::reason::Reason;
 
 /// The interim response that finds out.
 pub(crate) const PROBE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -59,6 +66,25 @@ pub(crate) enum DepartureVerdict {
     Answer,
     Probe,
     Gone,
+}
+
+impl ClientConnection {
+    /// Why the present request ends, if it is dropped now; `of_known_length` is its answer, if there is one.
+    pub(crate) fn abandoned_for(&self, of_known_length: bool) -> Reason {
+        let reason = self.abandon.get();
+        let left_at = self.ended.get().map(|(since, _)| since);
+        let left_at = left_at.unwrap_or_else(|| self.base.tick());
+        let quiet = left_at.saturating_sub(self.moved.get());
+        // Where no time runs a throttle has the answer wait.
+        let stalls = self.phase() == Phase::Body
+            && self.due.get() != NEVER
+            && self.node_stands_still()
+            && quiet >= QUIET_TICKS;
+        match reason == Reason::ClientGone && of_known_length && stalls {
+            true => Reason::LeftStalled,
+            false => reason,
+        }
+    }
 }
 
 pub(crate) fn verdict(ended: EndedSending) -> DepartureVerdict {

@@ -120,6 +120,7 @@ reasons! {
     BodySlow = "body_slow", 408, Cancelled, "the request body came too slowly, or took too long in all";
     AnswerSlow = "answer_slow", 499, Cancelled, "the client read the answer too slowly, or it took too long in all";
     ClientGone = "client_gone", 499, Cancelled, "the client left before the end";
+    LeftStalled = "left_stalled", 499, Failed, "the client left while the node stood still in the middle of its answer";
     ClientStalled = "client_stalled", 499, Cancelled, "the client stopped reading the answer";
     TunnelIdle = "tunnel_idle", 101, Cancelled, "a tunnel carried nothing for too long";
     WorkerFailed = "worker_failed", 503, Failed, "the worker of its connection failed and was replaced";
@@ -159,7 +160,11 @@ impl Reason {
         }
         let broken = matches!(
             self,
-            Self::Reset | Self::ResponseTimeout | Self::ResponseBroken | Self::ResponseStalled
+            Self::Reset
+                | Self::ResponseTimeout
+                | Self::ResponseBroken
+                | Self::ResponseStalled
+                | Self::LeftStalled
         );
         if broken { Some(Outcome::Broken) } else { None }
     }

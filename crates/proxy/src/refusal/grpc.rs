@@ -116,6 +116,7 @@ fn code(reason: Reason) -> Option<&'static str> {
         | Reason::ResponseBroken
         | Reason::ResponseStalled
         | Reason::ClientGone
+        | Reason::LeftStalled
         | Reason::ClientStalled
         | Reason::BodySlow
         | Reason::AnswerSlow

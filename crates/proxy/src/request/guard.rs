@@ -334,8 +334,9 @@ pub(crate) fn outcome_of(status: u16) -> Outcome {
 
 impl Drop for RequestGuard {
     fn drop(&mut self) {
+        let is_sized = self.state().is_some_and(|state| state.is_sized);
         if let Some(client) = self.client() {
-            let reason = client.connection.abandon.get();
+            let reason = client.connection.abandoned_for(is_sized);
             self.fail(reason);
         }
     }

@@ -33,6 +33,8 @@ pub(crate) struct RequestState {
     pub(super) upstream_us: Option<u64>,
     /// What the node's answer is, if it comes to its end.
     pub(super) answers: Option<Outcome>,
+    /// The answer that streams is of known length.
+    pub(crate) is_sized: bool,
     pub(crate) site: Option<SiteId>,
     pub(crate) ticket: Option<Ticket>,
     pub(crate) tries: u32,
@@ -77,6 +79,7 @@ impl Default for RequestState {
             asked_at: None,
             upstream_us: None,
             answers: None,
+            is_sized: false,
             site: None,
             ticket: None,
             tries: 0,

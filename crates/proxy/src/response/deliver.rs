@@ -84,6 +84,9 @@ pub(crate) fn deliver(
         guard.complete_with(head);
         ResponseBody::Empty
     } else {
+        if let Some(state) = guard.state() {
+            state.is_sized = incoming.size_hint().exact().is_some();
+        }
         client.connection.begin_body(settings.ticks().response_body);
         client
             .connection
