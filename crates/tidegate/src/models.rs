@@ -80,6 +80,12 @@ pub(crate) struct Status {
     /// Client connections that were refused before a byte was read, by reason: they are no requests.
     #[serde(default)]
     pub(crate) connections_refused: BTreeMap<String, u64>,
+    /// The same of the last seconds, per second, where there were any.
+    #[serde(default)]
+    pub(crate) connections_refused_per_second: BTreeMap<String, f64>,
+    /// Requests per second that were refused in the last seconds, by reason, those of no site included.
+    #[serde(default)]
+    pub(crate) refused: BTreeMap<String, f64>,
     /// Workers that accept no connections now, because they do not keep up.
     pub(crate) accept_paused: u64,
     /// The last seconds.

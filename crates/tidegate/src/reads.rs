@@ -322,7 +322,7 @@ impl Reads {
             // It has answered to its key before: a restart of its agent looks like this.
             ReadFault::Timeout if status.key.is_some() => "no answer in time: is the agent running?",
             ReadFault::Timeout => {
-                "no answer in time: is the agent running, and is its key this node's, from our master?"
+                "no answer in time: is the agent running, and is its key this node's, from our master? (a node without one: load = { transport = \"none\" })"
             }
             ReadFault::Unreachable => "the system cannot send to it, or open what it publishes",
             ReadFault::Untrusted => {

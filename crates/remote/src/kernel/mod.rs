@@ -482,7 +482,7 @@ fn interfaces(listen: SocketAddr) -> Result<Vec<Interface>, KernelError> {
     let chosen = serving(all, listen.ip());
     match chosen.is_empty() {
         true => Err(KernelError::Options(format!(
-            "no interface that is up has the address {}",
+            "no interface that is up, the loopback interface aside, has the address {}",
             listen.ip()
         ))),
         false => Ok(chosen),

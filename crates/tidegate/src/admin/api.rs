@@ -280,7 +280,7 @@ pub(super) async fn override_node(plane: &Plane, name: &str, order: &str) -> Ans
     let Some((state, _)) = state else {
         return error(
             StatusCode::NOT_FOUND,
-            "an override is one of drain, ready and maint",
+            "an order to a node is one of drain, ready, maint and weight",
         );
     };
     let Some(node) = plane.shared.topology.load().node_named(name) else {

@@ -5,12 +5,15 @@
 //!
 //! | level | what |
 //! |---|---|
-//! | bad | clients notice it: a site without a node that may take requests; 1 % of a site's requests or more that are refused for want of room, that fail, or that its nodes answer with an error; workers that accept no connections; a certificate that has run out |
-//! | warn | clients may notice it soon: nodes that are out against the operator's word, that go in and out, or that are used though none is up; loads that are to be read and are not known; requests that wait for room; a full resource; a source of nodes or an authority of certificates that does not do its part; a certificate that is not renewed, or that ends within seven days |
+//! | bad | clients notice it: a site without a node that may take requests; 1 % of a site's requests or more that are refused for want of room, that fail, or that its nodes answer with an error; workers that accept no connections, and connections that are refused unread; a certificate that has run out |
+//! | warn | clients may notice it soon: nodes that are out against the operator's word, that go in and out, or that are used though none is up; loads that are to be read and are not known; half of all requests or more that are refused for what their clients did; requests that wait for room; a full resource; a source of nodes or an authority of certificates that does not do its part; a certificate that is not renewed, or that ends within seven days |
 //! | good | none of these |
 //!
 //! A drain or `maint` of a node is what an operator wants, and nothing that is wrong. Requests that are refused for what their
-//! client did (a malformed head, more than its address may have) are not the site's trouble either.
+//! client did (a malformed head, more than its address may have) are not the site's trouble either. Only where most are, it may be
+//! the operator's: a proxy before this one that is not `trusted`, a host name that was forgotten.
+
+use std::collections::BTreeMap;
 
 use tidegate_culprits::live::Finding;
 use tidegate_proxy::Reason;
@@ -24,6 +27,10 @@ use crate::text::state;
 
 /// A part of a site's requests that is worth a word.
 const SHARE: f64 = 0.01;
+/// A part of all requests from which on their clients' faults are worth a word,
+const MOST: f64 = 0.5;
+/// if there were so many of them in the last seconds.
+const MANY: f64 = 10.0;
 /// A used share of a CPU from which on it is full.
 const FULL: f64 = 0.95;
 /// A used share of a site's CPUs from which on there is hardly any room left.
@@ -193,6 +200,8 @@ fn front_end(status: &Status) -> Vec<Found> {
             format!("{paused} workers accept no connections: they do not keep up"),
         )),
     }
+    all.extend(unread(status));
+    all.extend(faulty(status));
     if status.draining {
         all.push(Found::warn(
             2.0,
@@ -200,6 +209,50 @@ fn front_end(status: &Status) -> Vec<Found> {
         ));
     }
     all
+}
+
+/// Connections that are refused before a byte of them is read.
+fn unread(status: &Status) -> Option<Found> {
+    let (rate, why) = by_reason(&status.connections_refused_per_second, |_| true)?;
+    let text = format!(
+        "connections are refused unread, {}: {why}",
+        per_second(rate)
+    );
+    Some(Found::bad(1.5, text))
+}
+
+/// Requests that are refused for what their clients did, where that is what most have in common. What a throttle refuses is
+/// the operator's wish.
+fn faulty(status: &Status) -> Option<Found> {
+    let is_faulty = |reason: Reason| {
+        reason.status_code() < 500 && !matches!(reason, Reason::Throttled | Reason::ThrottleFull)
+    };
+    let (rate, why) = by_reason(&status.refused, is_faulty)?;
+    let share = rate / status.recent.requests_per_second;
+    let is_most = share >= MOST && rate * status.recent.seconds >= MANY;
+    let text = format!(
+        "{} of all requests are refused for what their clients did, {}: {why}",
+        percent(share),
+        per_second(rate),
+    );
+    is_most.then(|| Found::warn(1.5, text))
+}
+
+/// The sum of these rates, and what the most frequent reason means; nothing if there are none.
+fn by_reason(
+    rates: &BTreeMap<String, f64>,
+    is_meant: impl Fn(Reason) -> bool,
+) -> Option<(f64, String)> {
+    let known = rates.iter().filter_map(|(label, rate)| {
+        let reason = *Reason::ALL.iter().find(|it| it.label() == label)?;
+        (is_meant(reason) && *rate > 0.0).then_some((reason, *rate))
+    });
+    let known: Vec<_> = known.collect();
+    let (first, _) = known
+        .iter()
+        .max_by(|one, other| one.1.total_cmp(&other.1))?;
+    let all = known.iter().map(|it| it.1).sum();
+    Some((all, format!("{} ({})", first.label(), first.what())))
 }
 
 /// A site without a node that may take requests, or with none that is up.

@@ -73,6 +73,12 @@ pub(super) fn in_detail(plane: &Plane, detail: Detail) -> Status {
         connections_refused: counted(Reason::UNREAD, |reason| {
             look.snapshot.refused_unread(reason)
         }),
+        connections_refused_per_second: rates(Reason::UNREAD, |reason| {
+            look.rate_of(|snapshot| snapshot.refused_unread(reason))
+        }),
+        refused: rates(ended_so(Ending::Rejected), |reason| {
+            look.rate_of(|snapshot| snapshot.reason(reason))
+        }),
         accept_paused: look.snapshot.accept_paused,
         recent: all_recent(&look),
         load_age: quantiles(&look.snapshot.load_age.since(&look.earlier.load_age)),
@@ -154,9 +160,21 @@ impl Plane {
 
 /// Rejected requests by reason, where there are any.
 fn rejected(count: impl Fn(Reason) -> u64) -> BTreeMap<String, u64> {
+    counted(ended_so(Ending::Rejected), count)
+}
+
+fn ended_so(ending: Ending) -> impl Iterator<Item = Reason> {
     let all = Reason::ALL.iter().copied();
-    let rejected = all.filter(|reason| reason.ending() == Ending::Rejected);
-    counted(rejected, count)
+    all.filter(move |reason| reason.ending() == ending)
+}
+
+/// How often per second each of these reasons was met that was met at all.
+fn rates(
+    reasons: impl IntoIterator<Item = Reason>,
+    rate: impl Fn(Reason) -> f64,
+) -> BTreeMap<String, f64> {
+    let rates = (reasons.into_iter()).map(|reason| (reason.label().to_owned(), rate(reason)));
+    rates.filter(|(_, rate)| *rate > 0.0).collect()
 }
 
 /// How often each of these reasons was met that was met at all.
@@ -216,12 +234,9 @@ fn site_rates(look: &Look, site: SiteId, ending: Ending) -> BTreeMap<String, f64
     let Some((now, then)) = look.pair(|snapshot| snapshot.sites.get(site.index())) else {
         return BTreeMap::new();
     };
-    let reasons = Reason::ALL.iter().filter(|it| it.ending() == ending);
-    let rates = reasons.map(|reason| {
-        let rate = look.rate(now.reason(*reason), then.reason(*reason));
-        (reason.label().to_owned(), rate)
-    });
-    rates.filter(|(_, rate)| *rate > 0.0).collect()
+    rates(ended_so(ending), |reason| {
+        look.rate(now.reason(reason), then.reason(reason))
+    })
 }
 
 /// The same of those that failed, and of its nodes' answers with a server error.
@@ -282,6 +297,11 @@ impl Look {
         } else {
             0.0
         }
+    }
+
+    /// The same of one that all sites have together.
+    fn rate_of(&self, counter: impl Fn(&Snapshot) -> u64) -> f64 {
+        self.rate(counter(&self.snapshot), counter(&self.earlier))
     }
 
     /// A part of the counters now and at the window's begin.

@@ -31,7 +31,7 @@ pub(crate) struct SourceArgs {
     /// The same, as an option.
     #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
     config: Option<PathBuf>,
-    /// Without a file: listen here. As often as wanted.
+    /// Without a file: listen here, as `0.0.0.0:80`. As often as wanted.
     #[arg(long, value_name = "ADDRESS", requires = "to", conflicts_with_all = ["file", "config"])]
     listen: Vec<SocketAddr>,
     /// Without a file: a server to send requests to, as `10.0.0.11:80` or `web.internal:80`. As often as wanted.

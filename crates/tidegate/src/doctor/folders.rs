@@ -17,6 +17,8 @@ use crate::state;
 const DAY: Duration = Duration::from_secs(24 * 3600);
 /// A secret that is older has been read by more people and backups than are known.
 const SECRET_DAYS_MAX: u64 = 400;
+/// Bytes that a disk should have left.
+const ROOM_MIN: u64 = 16 << 20;
 
 /// All of them.
 pub(super) fn examine(config: &Config, file: &Path) -> Vec<Diagnosis> {
@@ -30,8 +32,50 @@ pub(super) fn examine(config: &Config, file: &Path) -> Vec<Diagnosis> {
         all.push(kept(config, file));
         all.extend(issued(config, file));
         all.push(log(config));
+        let written = written(config, file);
+        all.extend(written.iter().filter_map(|it| disk(it, room(it)?)));
     }
     all
+}
+
+/// Where a front-end writes while it runs.
+fn written(config: &Config, file: &Path) -> Vec<PathBuf> {
+    let front_end = config.front_end.as_ref();
+    let state = state_folder::of(&config.file.state, file).ok().flatten();
+    let issued = front_end.and_then(|it| it.acme.as_ref());
+    let log = front_end.map(|it| &it.log);
+    let log = log.filter(|it| it.format != LogFormat::Off);
+    let log = log.and_then(|it| match &it.target {
+        LogTarget::File(path) => path.parent().map(Path::to_owned),
+        LogTarget::Stdout | LogTarget::Journal(_) => None,
+    });
+    let issued = issued.map(|it| it.folder.clone());
+    let mut all: Vec<_> = [state, issued, log].into_iter().flatten().collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// Bytes that are left there for others than root; none where nothing is.
+fn room(folder: &Path) -> Option<u64> {
+    let room = rustix::fs::statvfs(folder).ok()?;
+    Some(room.f_bavail.saturating_mul(room.f_frsize))
+}
+
+/// A disk that is as good as full.
+fn disk(folder: &Path, room: u64) -> Option<Diagnosis> {
+    let text = format!(
+        "{}: {} KiB are left on its disk",
+        folder.display(),
+        room / 1024
+    );
+    (room < ROOM_MIN).then(|| {
+        Diagnosis::warn(
+            "disk",
+            text,
+            "room there: requests are served without it, lines of the access log and what was learned are lost",
+        )
+    })
 }
 
 /// Files that are for their owners alone. Those that others can read are no sound configuration.
@@ -229,5 +273,16 @@ mod tests {
             "/etc/tidegate/master.key: mode 0600, of user 0, 12 days old"
         );
         assert_eq!(secret(&about(401)).level, Level::Warn);
+    }
+
+    #[test]
+    fn a_full_disk_is_a_warning() {
+        let folder = Path::new("/var/lib/tidegate");
+        assert!(disk(folder, ROOM_MIN).is_none());
+        let full = disk(folder, 4096).unwrap();
+        assert_eq!(full.level, Level::Warn);
+        assert_eq!(full.text, "/var/lib/tidegate: 4 KiB are left on its disk");
+        assert!(room(Path::new("/")).is_some());
+        assert_eq!(room(Path::new("/nothing/is/here")), None);
     }
 }

@@ -164,6 +164,8 @@ pub(super) fn status() -> Status {
         connections: 40,
         connections_evicted: 0,
         connections_refused: BTreeMap::new(),
+        connections_refused_per_second: BTreeMap::new(),
+        refused: BTreeMap::new(),
         accept_paused: 0,
         recent: recent(751.5, 3.0),
         load_age: quantiles(0.001, 0.002),

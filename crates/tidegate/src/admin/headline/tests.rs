@@ -64,6 +64,49 @@ fn nothing_wrong_is_said_with_what_goes_on() {
 }
 
 #[test]
+fn connections_that_are_refused_unread_are_bad_and_most_requests_that_are_refused_are_a_warning() {
+    let full = after(|status| {
+        status.connections_refused_per_second = rates(&[("too_many_connections", 125.0)]);
+    });
+    assert_eq!(full.level, Level::Bad);
+    assert_eq!(
+        texts(&full),
+        [
+            "connections are refused unread, 125/s: too_many_connections (as many client connections are open as may be)"
+        ]
+    );
+    let refused = |all: &[(&str, f64)]| {
+        after(|status| {
+            status.refused = rates(all);
+            status.recent.seconds = 10.0;
+        })
+    };
+    let known = refused(&[("source_rate", 270.0), ("no_site", 15.0)]);
+    assert_eq!(known.level, Level::Warn);
+    assert_eq!(
+        texts(&known),
+        [
+            "95 % of all requests are refused for what their clients did, 285/s: source_rate (more requests come from this client's address than may)"
+        ]
+    );
+    // Less than half; what a throttle refuses; what sites refuse for want of room, which they say themselves.
+    for calm in [
+        ("no_site", 149.0),
+        ("throttled", 299.0),
+        ("queue_full", 299.0),
+    ] {
+        assert_eq!(refused(&[calm]).level, Level::Good, "{calm:?}");
+    }
+    // A scanner at a site without visitors.
+    let scanned = after(|status| {
+        status.recent.requests_per_second = 0.5;
+        status.recent.seconds = 10.0;
+        status.refused = rates(&[("no_site", 0.5)]);
+    });
+    assert_eq!(scanned.level, Level::Good);
+}
+
+#[test]
 fn nodes_that_go_in_and_out_are_named_though_they_are_in_now() {
     let log = crate::events::EventLog::default();
     let eject = |node: &str| {
