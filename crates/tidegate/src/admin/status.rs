@@ -73,10 +73,10 @@ pub(super) fn in_detail(plane: &Plane, detail: Detail) -> Status {
         connections_refused: counted(Reason::UNREAD, |reason| {
             look.snapshot.refused_unread(reason)
         }),
-        connections_refused_per_second: rates(Reason::UNREAD, |reason| {
+        connections_refused_per_second: counted(Reason::UNREAD, |reason| {
             look.rate_of(|snapshot| snapshot.refused_unread(reason))
         }),
-        refused: rates(ended_so(Ending::Rejected), |reason| {
+        refused: counted(ended_so(Ending::Rejected), |reason| {
             look.rate_of(|snapshot| snapshot.reason(reason))
         }),
         accept_paused: look.snapshot.accept_paused,
@@ -168,22 +168,13 @@ fn ended_so(ending: Ending) -> impl Iterator<Item = Reason> {
     all.filter(move |reason| reason.ending() == ending)
 }
 
-/// How often per second each of these reasons was met that was met at all.
-fn rates(
+/// How often each of these reasons was met that was met at all, in all or per second.
+fn counted<T: Default + PartialOrd>(
     reasons: impl IntoIterator<Item = Reason>,
-    rate: impl Fn(Reason) -> f64,
-) -> BTreeMap<String, f64> {
-    let rates = (reasons.into_iter()).map(|reason| (reason.label().to_owned(), rate(reason)));
-    rates.filter(|(_, rate)| *rate > 0.0).collect()
-}
-
-/// How often each of these reasons was met that was met at all.
-fn counted(
-    reasons: impl IntoIterator<Item = Reason>,
-    count: impl Fn(Reason) -> u64,
-) -> BTreeMap<String, u64> {
+    count: impl Fn(Reason) -> T,
+) -> BTreeMap<String, T> {
     let counts = (reasons.into_iter()).map(|reason| (reason.label().to_owned(), count(reason)));
-    counts.filter(|(_, count)| *count > 0).collect()
+    counts.filter(|(_, count)| *count > T::default()).collect()
 }
 
 fn requests(snapshot: &Snapshot) -> Requests {
@@ -234,7 +225,7 @@ fn site_rates(look: &Look, site: SiteId, ending: Ending) -> BTreeMap<String, f64
     let Some((now, then)) = look.pair(|snapshot| snapshot.sites.get(site.index())) else {
         return BTreeMap::new();
     };
-    rates(ended_so(ending), |reason| {
+    counted(ended_so(ending), |reason| {
         look.rate(now.reason(reason), then.reason(reason))
     })
 }
