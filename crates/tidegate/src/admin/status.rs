@@ -389,7 +389,7 @@ pub(super) fn node_status(
         .extend(moves.and_then(|it| it.failure(&node.name)));
     trouble.notes.extend(stays(plane, &node.name));
     trouble.notes.extend(weighed(plane, &node.name));
-    // A page of a thousand nodes has no room for what is wrong with none of them.
+    // The overview has room for so many notes, and datagrams serve as well: nodes that are out need them more.
     trouble
         .notes
         .extend(not_by_rdma(plane, id).filter(|_| is_all));
